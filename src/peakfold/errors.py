@@ -1,0 +1,66 @@
+"""The one error tree: every error says what is wrong, where, and what to do next.
+
+Exit codes are part of the command-line contract: 1 bad model or failed run, 2 usage,
+3 does not fit the budget, 4 time limit without a plan, 5 verification failed.
+"""
+
+from __future__ import annotations
+
+
+class PeakfoldError(Exception):
+    """Base of everything peakfold raises on purpose.
+
+    Args:
+        what: the problem in one sentence.
+        where: file, op or tensor at fault; empty when nothing narrower is known.
+        hint: what the user can do next; empty when there is nothing to add.
+
+    Example:
+        >>> str(PeakfoldError("no shape", where="tensor 'x'", hint="pass --shape x=1x3"))
+        "tensor 'x': no shape (pass --shape x=1x3)"
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.hint = hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        text = f"{text} ({self.hint})" if self.hint else text
+        return " ".join(text.split())
+
+
+class ModelError(PeakfoldError):
+    """The model file or graph is broken or cannot be understood."""
+
+
+class UsageError(PeakfoldError):
+    """The call is wrong: an unknown option value, an unwritable output, a bad name."""
+
+    exit_code = 2
+
+
+class DoesNotFit(PeakfoldError):
+    """Proven: the plan cannot meet the budget."""
+
+    exit_code = 3
+
+
+class TimeLimit(PeakfoldError):
+    """The time limit passed before any plan was found."""
+
+    exit_code = 4
+
+
+class InvalidPlan(PeakfoldError):
+    """A judge rejected a plan, or the plan belongs to another model."""
+
+    exit_code = 5
+
+
+class BackendMissing(PeakfoldError):
+    """An optional dependency is not installed."""

@@ -1,0 +1,39 @@
+"""The graph IR: element types, frozen graph records, the checker and the text form."""
+
+from peakfold.ir.check import check_graph
+from peakfold.ir.effects import effect_edges
+from peakfold.ir.graph import (
+    AttrValue,
+    Graph,
+    Op,
+    Region,
+    Role,
+    Stated,
+    Tensor,
+    ViewFact,
+    walk_regions,
+)
+from peakfold.ir.text import parse_graph, print_graph
+from peakfold.ir.types import DTYPES, OPAQUE, Dim, DType, Shape, element_count
+
+__all__ = [
+    "DTYPES",
+    "OPAQUE",
+    "AttrValue",
+    "DType",
+    "Dim",
+    "Graph",
+    "Op",
+    "Region",
+    "Role",
+    "Shape",
+    "Stated",
+    "Tensor",
+    "ViewFact",
+    "check_graph",
+    "effect_edges",
+    "element_count",
+    "parse_graph",
+    "print_graph",
+    "walk_regions",
+]

@@ -1,0 +1,109 @@
+"""What one row of the registry says about an op kind.
+
+A row states mathematical facts only: which output elements depend on which input elements,
+which outputs are a re-reading of an input's bytes, how many multiply-accumulates there are.
+What a runtime's kernels allow on top or forbid is the target's business. Every fact a row
+claims about aliasing is proven by a generated test that perturbs inputs element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from peakfold.ir.graph import AttrValue, Op, Tensor, ViewFact
+from peakfold.ir.types import DType, Shape
+
+Engine = Literal["matrix", "vector", "copy", "none"]
+OutputType = tuple[DType, Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """An op with its tensors resolved: all that a row function may look at.
+
+    Attributes:
+        inputs: tensors by position; `None` for an absent optional input.
+        outputs: tensors by position; `None` for an output nobody asked for. While shapes are
+            being inferred, outputs carry no shape yet and shape functions must not read them.
+    """
+
+    op: Op
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor | None, ...]
+
+    def attr(self, name: str) -> AttrValue | None:
+        """The attribute, or `None` when it is not given."""
+        return self.op.attrs.get(name)
+
+    def int_attr(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        value = self.op.attrs.get(name, default)
+        return value if isinstance(value, int) else default
+
+    def ints(self, name: str) -> tuple[int, ...] | None:
+        """An integer-list attribute, or `None` when it is not given or not known."""
+        value = self.op.attrs.get(name)
+        if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+            return None
+        return tuple(int(v) for v in value)
+
+    def shape(self, position: int) -> tuple[int, ...] | None:
+        """The concrete shape of an input, or `None` when absent, unknown or symbolic."""
+        return concrete(self.inputs[position]) if position < len(self.inputs) else None
+
+    def out_shape(self, position: int = 0) -> tuple[int, ...] | None:
+        """The concrete shape of an output, or `None` when absent, unknown or symbolic."""
+        return concrete(self.outputs[position]) if position < len(self.outputs) else None
+
+
+def concrete(tensor: Tensor | None) -> tuple[int, ...] | None:
+    """A tensor's shape when every dimension is a number."""
+    if tensor is None or tensor.shape is None:
+        return None
+    dims = tuple(dim for dim in tensor.shape if isinstance(dim, int))
+    return dims if len(dims) == len(tensor.shape) else None
+
+
+ShapeRule = Callable[[Context], tuple[OutputType | None, ...] | None]
+ViewRule = Callable[[Context], tuple[ViewFact, ...]]
+CountRule = Callable[[Context], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One row: the answers of one op kind to every pass.
+
+    Attributes:
+        kind: the registry key, lower case with underscores.
+        shape: output types from input types and attributes; `None` = cannot tell.
+        inplace: positions of inputs whose element k is all that output 0's element k depends
+            on among that input's elements, so output 0 may be written over it when shape and
+            element width agree (`(-1,)` = every input, for variadic ops).
+        views: outputs that are byte ranges of an input (alias or copy is the planner's choice).
+        parts: inputs that are byte ranges of output 0 (concatenation); `ViewFact.offset` is
+            the byte offset of that input inside output 0.
+        workspace: scratch bytes while the op runs; `None` = depends on the kernel, unknown.
+        macs: multiply-accumulates (1 MAC = 1 multiply and 1 add = 2 FLOPs); `None` = unknown.
+        other_ops: scalar operations that are not part of a MAC; `None` = unknown.
+        engine: which engine the time model charges.
+        pure: equal inputs give equal outputs and nothing else changes (may be folded).
+        shape_only: the output's value follows from input shapes alone.
+        widens: run at load time it would multiply the bytes of a weight (Cast, Dequantize).
+        known: false only for the conservative stand-in of an unknown kind.
+    """
+
+    kind: str
+    shape: ShapeRule | None = None
+    inplace: tuple[int, ...] = ()
+    views: ViewRule | None = None
+    parts: ViewRule | None = None
+    workspace: CountRule | None = None
+    macs: CountRule | None = None
+    other_ops: CountRule | None = None
+    engine: Engine = "vector"
+    pure: bool = True
+    shape_only: bool = False
+    widens: bool = False
+    known: bool = True

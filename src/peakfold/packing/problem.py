@@ -1,0 +1,195 @@
+"""The nouns of packing: buffers as rectangles in time and address. Pure geometry, no graph.
+
+    address
+      ^        +-------+
+      |  +-----+   b   |        a buffer is one or more pieces; a piece is alive during
+      |  |  a  +-------+        [start, stop) and then covers the bytes [lower, upper)
+      |  +-----+-------+-----+  counted from its buffer's offset
+      |  |         c         |
+      +--+-------------------+--> time
+
+A plain buffer is one piece with ``lower = 0`` and ``upper = size``. Several pieces express
+several lifetimes, a size that changes over the lifetime ("gaps"), and groups that must keep
+their distance (a concatenation whose parts are born at different steps). All pieces of a
+buffer move together, because it has one offset.
+
+Two pieces of different buffers may share an address only if their lifetimes do not overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from peakfold.errors import UsageError
+
+Int64 = NDArray[np.int64]
+FREE = -1
+"""The value in `Problem.fixed` of a buffer that may go anywhere."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """n buffers made of m pieces (struct of arrays, all int64).
+
+    Attributes:
+        size: (n,) bytes of each buffer; its pieces lie inside ``[0, size)``.
+        align: (n,) the offset must be a multiple of this.
+        fixed: (n,) a pinned offset, or `FREE`.
+        first: (n + 1,) pieces of buffer b are ``first[b]:first[b + 1]``.
+        start, stop: (m,) half-open lifetime of each piece.
+        lower, upper: (m,) half-open byte range of each piece, relative to its buffer.
+        names: (n,) labels for messages and files; may be empty.
+    """
+
+    size: Int64
+    align: Int64
+    fixed: Int64
+    first: Int64
+    start: Int64
+    stop: Int64
+    lower: Int64
+    upper: Int64
+    names: tuple[str, ...] = field(default=())
+
+    @property
+    def buffers(self) -> int:
+        """Number of buffers."""
+        return len(self.size)
+
+    @property
+    def owner(self) -> Int64:
+        """(m,) the buffer of each piece."""
+        return np.repeat(np.arange(self.buffers, dtype=np.int64), np.diff(self.first))
+
+    @property
+    def plain(self) -> bool:
+        """Whether every buffer is one piece that covers it whole."""
+        return (
+            len(self.start) == self.buffers
+            and bool((self.lower == 0).all())
+            and bool((self.upper == self.size).all())
+        )
+
+    def name(self, buffer: int) -> str:
+        """A label for messages."""
+        return self.names[buffer] if self.names else str(buffer)
+
+    @classmethod
+    def of(
+        cls,
+        start: ArrayLike,
+        stop: ArrayLike,
+        size: ArrayLike,
+        *,
+        align: ArrayLike = 1,
+        fixed: ArrayLike = FREE,
+        names: tuple[str, ...] = (),
+    ) -> Problem:
+        """Plain buffers from columns.
+
+        Raises:
+            UsageError: columns of different length, a negative size, ``stop < start``.
+
+        Example:
+            >>> Problem.of([0, 1], [2, 3], [16, 8]).buffers
+            2
+        """
+        sizes = np.atleast_1d(np.asarray(size, dtype=np.int64))
+        n = len(sizes)
+        zero = np.zeros(n, dtype=np.int64)
+        return cls.of_pieces(
+            size=sizes,
+            first=np.arange(n + 1, dtype=np.int64),
+            start=np.asarray(start, dtype=np.int64),
+            stop=np.asarray(stop, dtype=np.int64),
+            lower=zero,
+            upper=sizes,
+            align=align,
+            fixed=fixed,
+            names=names,
+        )
+
+    @classmethod
+    def of_pieces(
+        cls,
+        *,
+        size: ArrayLike,
+        first: ArrayLike,
+        start: ArrayLike,
+        stop: ArrayLike,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        align: ArrayLike = 1,
+        fixed: ArrayLike = FREE,
+        names: tuple[str, ...] = (),
+    ) -> Problem:
+        """Buffers of several pieces; `first` is the CSR index of pieces by buffer.
+
+        Raises:
+            UsageError: columns that do not belong together, named with the first bad row.
+        """
+        sizes = np.atleast_1d(np.asarray(size, dtype=np.int64))
+        shape = sizes.shape
+        problem = cls(
+            size=sizes,
+            align=np.broadcast_to(np.asarray(align, dtype=np.int64), shape).copy(),
+            fixed=np.broadcast_to(np.asarray(fixed, dtype=np.int64), shape).copy(),
+            first=np.asarray(first, dtype=np.int64),
+            start=np.atleast_1d(np.asarray(start, dtype=np.int64)),
+            stop=np.atleast_1d(np.asarray(stop, dtype=np.int64)),
+            lower=np.atleast_1d(np.asarray(lower, dtype=np.int64)),
+            upper=np.atleast_1d(np.asarray(upper, dtype=np.int64)),
+            names=names,
+        )
+        _check(problem)
+        return problem
+
+
+def _check(p: Problem) -> None:
+    n, m = len(p.size), len(p.start)
+    if not (len(p.stop) == len(p.lower) == len(p.upper) == m) or len(p.first) != n + 1:
+        raise UsageError("columns of a packing problem differ in length")
+    if p.names and len(p.names) != n:
+        raise UsageError(f"{len(p.names)} names for {n} buffers")
+    if n and (p.first[0] != 0 or p.first[-1] != m or (np.diff(p.first) < 0).any()):
+        raise UsageError("the index of pieces by buffer is not increasing from 0 to their number")
+    rules = (
+        (p.size < 0, "size is negative"),
+        (p.align < 1, "alignment is below 1"),
+        ((p.fixed != FREE) & ((p.fixed < 0) | (p.fixed % np.maximum(p.align, 1) != 0)),
+         "pinned offset is negative or breaks its own alignment"),
+    )  # fmt: skip
+    for bad, what in rules:
+        if bad.any():
+            raise UsageError(what, where=f"buffer {p.name(int(np.argmax(bad)))!r}")
+    owner = p.owner
+    piece_rules = (
+        (p.stop < p.start, "lifetime stops before it starts"),
+        ((p.lower < 0) | (p.upper < p.lower) | (p.upper > p.size[owner] if m else False),
+         "a piece lies outside its buffer"),
+    )  # fmt: skip
+    for bad, what in piece_rules:
+        if np.any(bad):
+            raise UsageError(what, where=f"buffer {p.name(int(owner[np.argmax(bad)]))!r}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """Offsets for every buffer of a problem, and what is known about them.
+
+    Attributes:
+        offsets: (n,) byte offset of each buffer.
+        height: ``max(offset + size)`` over buffers that live at all, 0 for none.
+        lower_bound: no packing of this problem is lower.
+        optimal: proven that none is lower (`height == lower_bound`, or search exhausted).
+        strategy: name of the algorithm that found it.
+    """
+
+    offsets: Int64
+    height: int
+    lower_bound: int
+    optimal: bool
+    strategy: str

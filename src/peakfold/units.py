@@ -1,0 +1,64 @@
+"""Reading and writing sizes: the only place that formats a number of bytes.
+
+Binary prefixes (KiB, MiB, GiB) are powers of 1024, decimal ones (kB, MB, GB) powers of 1000
+(IEC 80000-13). Reports print binary prefixes and keep exact bytes in JSON.
+"""
+
+from __future__ import annotations
+
+import re
+
+from peakfold.errors import UsageError
+
+_FACTORS = {
+    "": 1, "b": 1,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+}  # fmt: skip
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as a user writes it; a fraction of a byte rounds down.
+
+    Raises:
+        UsageError: not a number with an optional unit.
+
+    Example:
+        >>> parse_size("256KiB"), parse_size("1.5GB"), parse_size("1048576")
+        (262144, 1500000000, 1048576)
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in _FACTORS:
+        raise UsageError(f"{text!r} is not a size", hint="write 256KiB, 1.5GB or 1048576")
+    number, factor = match[1], _FACTORS[match[2].lower()]
+    return int(number) * factor if "." not in number else int(float(number) * factor)
+
+
+def format_bytes(count: int | None) -> str:
+    """A size for people; `None` (unknown) prints as ``?``.
+
+    Example:
+        >>> format_bytes(6021120), format_bytes(512), format_bytes(None)
+        ('5.742 MiB', '512 B', '?')
+    """
+    if count is None:
+        return "?"
+    if abs(count) < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1024 or unit == "TiB":
+            break
+    return f"{value:.3f} {unit}"
+
+
+def round_up(count: int, align: int) -> int:
+    """The smallest multiple of `align` that is at least `count`.
+
+    Example:
+        >>> round_up(65, 64), round_up(64, 64)
+        (128, 64)
+    """
+    return -(-count // align) * align
