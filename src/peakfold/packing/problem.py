@@ -73,6 +73,28 @@ class Problem:
             and bool((self.upper == self.size).all())
         )
 
+    @property
+    def pieces_alive(self) -> NDArray[np.bool_]:
+        """(m,) whether the piece covers any byte at any step; others conflict with nothing."""
+        return (self.stop > self.start) & (self.upper > self.lower)
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """(n,) whether any piece of the buffer is alive."""
+        found: NDArray[np.bool_] = np.zeros(self.buffers, dtype=np.bool_)
+        found[self.owner[self.pieces_alive]] = True
+        return found
+
+    def height(self, offsets: Int64) -> int:
+        """``max(offset + size)`` over buffers that live at all, 0 for none.
+
+        Example:
+            >>> Problem.of([0, 1], [2, 3], [16, 8]).height(np.array([0, 16]))
+            24
+        """
+        alive = self.alive
+        return int((offsets[alive] + self.size[alive]).max(initial=0))
+
     def name(self, buffer: int) -> str:
         """A label for messages."""
         return self.names[buffer] if self.names else str(buffer)
@@ -165,6 +187,9 @@ def _check(p: Problem) -> None:
     for bad, what in rules:
         if bad.any():
             raise UsageError(what, where=f"buffer {p.name(int(np.argmax(bad)))!r}")
+    reach = sum(map(int, p.size)) + int(p.fixed.max(initial=0)) + n * int(p.align.max(initial=1))
+    if reach >= 2**62:
+        raise UsageError("sizes, pins and alignments add up to 2^62 bytes or more")
     owner = p.owner
     piece_rules = (
         (p.stop < p.start, "lifetime stops before it starts"),
