@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from peakfold.interval import Interval, union
@@ -100,7 +102,7 @@ def _slabs(problem: Problem, buffer: int) -> list[tuple[int, int, int]]:
     ]  # fmt: skip
     times = sorted({t for start, stop, _ in live for t in (start, stop)})
     rows = []
-    for left, right in zip(times, times[1:], strict=False):
+    for left, right in pairwise(times):
         covered = union([span for start, stop, span in live if start <= left and stop >= right])
         rows.append((left, right, sum(part.length for part in covered)))
     return rows

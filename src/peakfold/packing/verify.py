@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,7 +156,7 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
             yield _Rectangle(start, stop, base + lower, base + upper, b)
             continue
         times = sorted({t for piece in pieces for t in piece[:2]})
-        for left, right in zip(times, times[1:], strict=False):
+        for left, right in pairwise(times):
             spans = [Interval(p[2], p[3]) for p in pieces if p[0] <= left and p[1] >= right]
             for span in union(spans):
                 yield _Rectangle(left, right, base + span.start, base + span.stop, b)
@@ -218,6 +219,8 @@ class _AddressSet:
         items = self._items[block]
         if at < len(items) and items[at] is old:
             del items[at], self._lows[block][at]
+        if not items and self._heads:
+            del self._items[block], self._lows[block], self._heads[max(block - 1, 0)]
 
 
 def describe(found: Iterable[Violation]) -> str:

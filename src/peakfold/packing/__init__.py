@@ -1,0 +1,22 @@
+"""Packing: offsets for buffers with lifetimes, near minimal and proven so. Knows no graph."""
+
+from peakfold.packing.bounds import load_profile, lower_bound, peak_load
+from peakfold.packing.greedy import STRATEGIES
+from peakfold.packing.problem import FREE, Packing, Problem
+from peakfold.packing.solve import pack
+from peakfold.packing.verify import Violation, require_valid, violations, violations_naive
+
+__all__ = [
+    "FREE",
+    "STRATEGIES",
+    "Packing",
+    "Problem",
+    "Violation",
+    "load_profile",
+    "lower_bound",
+    "pack",
+    "peak_load",
+    "require_valid",
+    "violations",
+    "violations_naive",
+]
