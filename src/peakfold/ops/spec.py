@@ -80,7 +80,10 @@ class OpSpec:
         shape: output types from input types and attributes; `None` = cannot tell.
         inplace: positions of inputs whose element k is all that output 0's element k depends
             on among that input's elements, so output 0 may be written over it when shape and
-            element width agree (`(-1,)` = every input, for variadic ops).
+            element width agree (`(-1,)` = every input, for variadic ops). Ask
+            `inplace_inputs`, which applies `inplace_if` and expands `-1`.
+        inplace_if: when given, `inplace` holds only for ops where this is true (batch
+            normalisation outside training).
         views: outputs that are byte ranges of an input (alias or copy is the planner's choice).
         parts: inputs that are byte ranges of output 0 (concatenation); `ViewFact.offset` is
             the byte offset of that input inside output 0.
@@ -97,6 +100,7 @@ class OpSpec:
     kind: str
     shape: ShapeRule | None = None
     inplace: tuple[int, ...] = ()
+    inplace_if: Callable[[Context], bool] | None = None
     views: ViewRule | None = None
     parts: ViewRule | None = None
     workspace: CountRule | None = None
@@ -107,3 +111,22 @@ class OpSpec:
     shape_only: bool = False
     widens: bool = False
     known: bool = True
+
+    def inplace_inputs(self, ctx: Context) -> tuple[int, ...]:
+        """Positions of the given inputs of this op that output 0 may be written over.
+
+        Equal shape, equal element width and everything about lifetimes is the planner's
+        business.
+
+        Example:
+            >>> from peakfold.ir.graph import Op, Tensor
+            >>> from peakfold.ir.types import DTYPES
+            >>> x = Tensor("x", DTYPES["float32"], (4,))
+            >>> ctx = Context(Op("n", "sum", ("x", "", "x"), ("y",)), (x, None, x), (x,))
+            >>> OpSpec("sum", inplace=(-1,)).inplace_inputs(ctx)
+            (0, 2)
+        """
+        if not self.inplace or (self.inplace_if is not None and not self.inplace_if(ctx)):
+            return ()
+        positions = range(len(ctx.inputs)) if self.inplace == (-1,) else self.inplace
+        return tuple(p for p in positions if p < len(ctx.inputs) and ctx.inputs[p] is not None)

@@ -1,0 +1,286 @@
+"""Common com.microsoft operators: fused and quantised layers.
+
+Signatures follow ONNX Runtime's contrib operator documentation. Attention variants are in
+`contrib_attention`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from peakfold.ir.types import DTYPES, Dim, Shape
+from peakfold.ops.convolution import bias_at, conv_macs, conv_rule, windows
+from peakfold.ops.matmul import gemm_shape, matmul_macs, matmul_rule, matmul_shape
+from peakfold.ops.reduce import reduced
+from peakfold.ops.rules import (
+    BOOL,
+    FLOAT,
+    Types,
+    axis_of,
+    broadcast,
+    count,
+    elements,
+    number,
+    per_input,
+    per_output,
+    same,
+    tells,
+    unknown,
+    whole,
+    zero,
+)
+from peakfold.ops.spec import Context, CountRule, OpSpec
+from peakfold.ops.values import (
+    CannotTell,
+    dims,
+    dtype,
+    given,
+    integer,
+    ints,
+    needed,
+    produced,
+)
+
+
+@count
+def _fused_conv_other(ctx: Context) -> int:
+    # Bias, the added tensor and the activation, each one operation per output element.
+    extras = given(ctx, 2) + given(ctx, 3) + ("activation" in ctx.op.attrs)
+    return extras * prod(produced(ctx))
+
+
+@tells
+def _gemm(ctx: Context) -> Types:
+    rows, columns, _ = gemm_shape(ctx)
+    return ((dtype(ctx), (rows, columns)),)
+
+
+@tells
+def _qgemm(ctx: Context) -> Types:
+    rows, columns, _ = gemm_shape(ctx, 0, 3)
+    # Without an output scale the result stays in floating point, as the input scale is.
+    element = dtype(ctx, 8) if given(ctx, 8) else dtype(ctx, 1)
+    return ((element, (rows, columns)),)
+
+
+def _gemm_macs(left: int, right: int) -> CountRule:
+    return count(lambda ctx: prod(number(dim) for dim in gemm_shape(ctx, left, right)))
+
+
+def _swapped(shape: Shape, flag: int) -> Shape:
+    return (*shape[:-2], shape[-1], shape[-2]) if flag and len(shape) > 1 else shape
+
+
+def _fused_matmul_shapes(ctx: Context) -> tuple[Shape, Shape]:
+    if integer(ctx, "transBatchA", 0) or integer(ctx, "transBatchB", 0):
+        raise CannotTell
+    left = _swapped(dims(ctx, 0), integer(ctx, "transA", 0))
+    return left, _swapped(dims(ctx, 1), integer(ctx, "transB", 0))
+
+
+@tells
+def _fused_matmul(ctx: Context) -> Types:
+    return ((dtype(ctx), matmul_shape(*_fused_matmul_shapes(ctx))),)
+
+
+@count
+def _fused_matmul_macs(ctx: Context) -> int:
+    left, right = _fused_matmul_shapes(ctx)
+    return prod(number(d) for d in matmul_shape(left, right)) * number(left[-1])
+
+
+@tells
+def _matmul_nbits(ctx: Context) -> Types:
+    shape, inner = dims(ctx), integer(ctx, "K")
+    if isinstance(shape[-1], int) and shape[-1] != inner:
+        raise CannotTell
+    return ((dtype(ctx), (*shape[:-1], integer(ctx, "N"))),)
+
+
+@count
+def _matmul_nbits_macs(ctx: Context) -> int:
+    # Every row of A, K long, meets N columns of packed weights.
+    return elements(ctx) * integer(ctx, "N")
+
+
+@tells
+def _skip_norm(ctx: Context) -> Types:
+    # Mean and deviation are training outputs that runtimes leave out; the sum is the last.
+    sum_at = len(ctx.outputs) - 1
+    return tuple((dtype(ctx), dims(ctx)) if at in (0, 3) else None for at in range(sum_at + 1))
+
+
+@tells
+def _simplified_norm(ctx: Context) -> Types:
+    shape = dims(ctx)
+    axis = axis_of(integer(ctx, "axis", -1), len(shape))
+    kept = (*shape[:axis], *(1 for _ in shape[axis:]))
+    return ((dtype(ctx, 1), shape), (FLOAT, kept))
+
+
+@tells
+def _embed_norm(ctx: Context) -> Types:
+    batch, steps = dims(ctx)
+    table = 2
+    shape = (batch, steps, dims(ctx, table)[-1])
+    return ((dtype(ctx, table), shape), (DTYPES["int32"], (batch,)), (dtype(ctx, table), shape))
+
+
+@tells
+def _bias_split_gelu(ctx: Context) -> Types:
+    *rest, last = dims(ctx)
+    return ((dtype(ctx), (*rest, number(last) // 2)),)
+
+
+@tells
+def _qlinear_binary(ctx: Context) -> Types:
+    return ((dtype(ctx), broadcast(dims(ctx, 0), dims(ctx, 3))),)
+
+
+@tells
+def _qlinear_where(ctx: Context) -> Types:
+    return ((dtype(ctx, 1), broadcast(dims(ctx, 0), dims(ctx, 1), dims(ctx, 4))),)
+
+
+def _spatial(ctx: Context) -> tuple[Shape, bool]:
+    """Dimensions with channels first, and whether they were last."""
+    shape, last = dims(ctx), bool(integer(ctx, "channels_last", 0))
+    return ((shape[0], shape[-1], *shape[1:-1]) if last else shape), last
+
+
+def _arranged(batch: Dim, channels: Dim, spatial: Shape, last: bool) -> Shape:
+    return (batch, *spatial, channels) if last else (batch, channels, *spatial)
+
+
+@tells
+def _qlinear_pool(ctx: Context) -> Types:
+    (batch, channels, *spatial), last = _spatial(ctx)
+    out = windows(ctx, tuple(spatial), needed(ints(ctx, "kernel_shape")))
+    return ((dtype(ctx), _arranged(batch, channels, out, last)),)
+
+
+@tells
+def _qlinear_global_pool(ctx: Context) -> Types:
+    (batch, channels, *spatial), last = _spatial(ctx)
+    return ((dtype(ctx), _arranged(batch, channels, tuple(1 for _ in spatial), last)),)
+
+
+@count
+def _pool_operations(ctx: Context) -> int:
+    return prod(produced(ctx)) * prod(needed(ints(ctx, "kernel_shape")))
+
+
+@tells
+def _qlinear_concat(ctx: Context) -> Types:
+    # Operands: scale and zero point of the result, then (tensor, scale, zero point) each.
+    shapes = [dims(ctx, at) for at in range(2, len(ctx.inputs), 3)]
+    axis = axis_of(integer(ctx, "axis"), len(shapes[0]))
+    joined = sum(number(shape[axis]) for shape in shapes)
+    return ((dtype(ctx, 2), (*shapes[0][:axis], joined, *shapes[0][axis + 1 :])),)
+
+
+@tells
+def _quantized_lstm(ctx: Context) -> Types:
+    steps, batch, _ = dims(ctx)
+    directions, hidden, _ = dims(ctx, 2)
+    last = (directions, batch, hidden)
+    return ((dtype(ctx), (steps, directions, batch, hidden)), (dtype(ctx), last),
+            (dtype(ctx), last))  # fmt: skip
+
+
+@count
+def _quantized_lstm_macs(ctx: Context) -> int:
+    steps, batch, width = (number(d) for d in dims(ctx))
+    directions, hidden, rows = (number(d) for d in dims(ctx, 2))
+    return steps * batch * directions * rows * (width + hidden)
+
+
+@tells
+def _bias_dropout(ctx: Context) -> Types:
+    return ((dtype(ctx), dims(ctx)), (BOOL, dims(ctx)))
+
+
+@tells
+def _expand_dims(ctx: Context) -> Types:
+    shape = dims(ctx)
+    axis = axis_of(integer(ctx, "axis"), len(shape) + 1)
+    return ((dtype(ctx), (*shape[:axis], 1, *shape[axis:])),)
+
+
+ROWS: Final = (
+    OpSpec("fused_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
+           other_ops=_fused_conv_other, engine="matrix"),
+    OpSpec("fused_gemm", _gemm, workspace=unknown, macs=_gemm_macs(0, 1),
+           other_ops=per_output(2), engine="matrix"),
+    OpSpec("qgemm", _qgemm, workspace=unknown, macs=_gemm_macs(0, 3), other_ops=bias_at(6),
+           engine="matrix"),
+    *(
+        OpSpec(kind, _fused_matmul, workspace=unknown, macs=_fused_matmul_macs, other_ops=zero,
+               engine="matrix")
+        for kind in ("fused_matmul", "transpose_matmul")
+    ),
+    *(
+        OpSpec(kind, _matmul_nbits, workspace=unknown, macs=_matmul_nbits_macs,
+               other_ops=unknown, engine="matrix")
+        for kind in ("matmul_nbits", "matmul_bnb4")
+    ),
+    OpSpec("matmul_integer_to_float", matmul_rule(0, 1, of=2), workspace=unknown,
+           macs=matmul_macs(0, 1), other_ops=per_output(2), engine="matrix"),
+    OpSpec("dynamic_quantize_matmul", matmul_rule(0, 1), workspace=unknown,
+           macs=matmul_macs(0, 1), other_ops=per_output(2), engine="matrix"),
+    # Element-wise, with one more operand or a bias along the last axis.
+    *(
+        OpSpec(kind, same(), inplace=inplace, workspace=zero, macs=zero,
+               other_ops=per_output(operations))
+        for kind, inplace, operations in (
+            ("bias_add", (0, 2), 2),
+            ("bias_gelu", (0,), 2),
+            ("fast_gelu", (0,), 2),
+        )
+    ),
+    OpSpec("bias_dropout", _bias_dropout, inplace=(0, 2), workspace=zero, macs=zero,
+           other_ops=per_output(2), pure=False),
+    OpSpec("bias_split_gelu", _bias_split_gelu, workspace=zero, macs=zero,
+           other_ops=per_output(3)),
+    OpSpec("bias_softmax", same(), workspace=unknown, macs=zero, other_ops=per_input(6)),
+    # The sum with the skip tensor, then a normalisation (see `normalization`).
+    OpSpec("skip_layer_normalization", _skip_norm, workspace=unknown, macs=zero,
+           other_ops=per_input(8)),
+    OpSpec("skip_simplified_layer_normalization", _skip_norm, workspace=unknown, macs=zero,
+           other_ops=per_input(5)),
+    OpSpec("simplified_layer_normalization", _simplified_norm, workspace=unknown, macs=zero,
+           other_ops=per_input(4)),
+    OpSpec("embed_layer_normalization", _embed_norm, workspace=unknown, macs=zero,
+           other_ops=per_output(9)),
+    OpSpec("group_norm", same(), workspace=unknown, macs=zero, other_ops=per_input(7)),
+    # Dequantise two operands, combine, requantise: four operations per element.
+    *(
+        OpSpec(kind, _qlinear_binary, inplace=(0, 3), workspace=zero, macs=zero,
+               other_ops=per_output(4))
+        for kind in ("qlinear_add", "qlinear_mul")
+    ),
+    *(
+        OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=per_output(3))
+        for kind in ("qlinear_leaky_relu", "qlinear_sigmoid")
+    ),
+    OpSpec("qlinear_where", _qlinear_where, inplace=(1, 4), workspace=zero, macs=zero,
+           other_ops=per_output(3)),
+    OpSpec("qlinear_softmax", same(), workspace=unknown, macs=zero, other_ops=per_input(7)),
+    OpSpec("qlinear_average_pool", _qlinear_pool, workspace=unknown, macs=zero,
+           other_ops=_pool_operations),
+    OpSpec("qlinear_global_average_pool", _qlinear_global_pool, workspace=unknown, macs=zero,
+           other_ops=per_input()),
+    OpSpec("qlinear_reduce_mean", reduced, workspace=unknown, macs=zero, other_ops=per_input()),
+    # Each operand has a scale of its own, so its bytes change on the way: no parts.
+    OpSpec("qlinear_concat", _qlinear_concat, workspace=zero, macs=zero,
+           other_ops=per_output(3)),
+    OpSpec("dynamic_quantize_lstm", _quantized_lstm, workspace=unknown,
+           macs=_quantized_lstm_macs, other_ops=unknown, engine="matrix"),
+    OpSpec("inverse", same(), workspace=unknown, macs=unknown, other_ops=unknown),
+    OpSpec("moe", same(), workspace=unknown, macs=unknown, other_ops=unknown, engine="matrix"),
+    OpSpec("qmoe", same(), workspace=unknown, macs=unknown, other_ops=unknown, engine="matrix"),
+    OpSpec("ms_unique", None, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("expand_dims", _expand_dims, views=whole, workspace=zero, macs=zero, other_ops=zero,
+           engine="none"),
+)  # fmt: skip

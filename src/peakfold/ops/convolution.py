@@ -1,0 +1,207 @@
+"""Convolutions: sliding-window arithmetic, shapes and exact multiply-accumulates.
+
+Scratch is unknown: it is nothing for a direct kernel and many times the input for im2col,
+Winograd or an FFT.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from peakfold.ir.types import DTYPES, Dim, DType
+from peakfold.ops.rules import Types, count, elements, number, tells, unknown, zero
+from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
+from peakfold.ops.values import (
+    CannotTell,
+    dims,
+    dtype,
+    given,
+    integer,
+    ints,
+    produced,
+    sizes,
+    text,
+)
+
+Ints = tuple[int, ...]
+
+
+def per_axis(ctx: Context, name: str, rank: int, default: int = 1) -> Ints:
+    """One integer per spatial axis."""
+    found = ints(ctx, name)
+    found = found or (default,) * rank
+    if len(found) != rank:
+        raise CannotTell
+    return found
+
+
+def pads_of(ctx: Context, rank: int) -> list[tuple[int, int]]:
+    """Padding before and after every spatial axis."""
+    found = ints(ctx, "pads") or (0,) * (2 * rank)
+    if len(found) != 2 * rank:
+        raise CannotTell
+    return [(found[at], found[at + rank]) for at in range(rank)]
+
+
+def window_count(
+    size: int,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: tuple[int, int],
+    *,
+    ceil: bool = False,
+) -> int:
+    """Positions a window takes along an axis.
+
+    ``floor((size + pads - dilation * (kernel - 1) - 1) / stride) + 1``; with `ceil` the last
+    window may hang over the end, but not start in the padding behind it.
+
+    Example:
+        >>> window_count(224, 7, 2, 1, (3, 3)), window_count(5, 2, 2, 1, (0, 0), ceil=True)
+        (112, 3)
+    """
+    room = size + sum(pad) - dilation * (kernel - 1) - 1
+    if stride < 1 or room < 0:
+        raise CannotTell
+    positions = (-(-room // stride) if ceil else room // stride) + 1
+    if ceil and (positions - 1) * stride >= size + pad[0]:
+        positions -= 1
+    return positions
+
+
+def windows(ctx: Context, spatial: tuple[Dim, ...], kernel: Ints) -> tuple[Dim, ...]:
+    """Output size of every spatial axis, `auto_pad`, strides and dilations applied.
+
+    An axis that the window leaves as it is may be a symbol.
+    """
+    rank = len(spatial)
+    if len(kernel) != rank:
+        raise CannotTell
+    strides, dilations = per_axis(ctx, "strides", rank), per_axis(ctx, "dilations", rank)
+    auto, ceil = text(ctx, "auto_pad", "NOTSET"), bool(integer(ctx, "ceil_mode", 0))
+    pads = pads_of(ctx, rank) if auto in ("NOTSET", "") else [(0, 0)] * rank
+    out: list[Dim] = []
+    for size, k, stride, dilation, pad in zip(
+        spatial, kernel, strides, dilations, pads, strict=True
+    ):
+        if auto.startswith("SAME"):
+            out.append(size if stride == 1 else -(-number(size) // stride))
+        elif isinstance(size, str) and stride == 1 and sum(pad) == dilation * (k - 1):
+            out.append(size)
+        else:
+            out.append(window_count(number(size), k, stride, dilation, pad, ceil=ceil))
+    return tuple(out)
+
+
+def conv_rule(weight: int, result: DType | None = None, result_of: int = 0) -> ShapeRule:
+    """Shape rule of a convolution of input 0 with the weight at `weight`.
+
+    The element type is `result`, or that of input `result_of`.
+    """
+
+    def rule(ctx: Context) -> Types:
+        batch, _, *spatial = dims(ctx)
+        filters, _, *kernel = dims(ctx, weight)
+        taps = ints(ctx, "kernel_shape") or tuple(number(k) for k in kernel)
+        element = dtype(ctx, result_of) if result is None else result
+        return ((element, (batch, filters, *windows(ctx, tuple(spatial), taps))),)
+
+    return tells(rule)
+
+
+def conv_macs(weight: int) -> CountRule:
+    """One multiply-accumulate per output element and per weight of its filter.
+
+    ``N * Cout * prod(out) * (Cin / g) * prod(kernel)``, padding counted as if it were data.
+    """
+
+    def rule(ctx: Context) -> int:
+        filters, *taps = sizes(ctx, weight)
+        return prod(produced(ctx)) * prod(taps) if filters else 0
+
+    return count(rule)
+
+
+def bias_at(position: int) -> CountRule:
+    """One addition per output element when the bias operand is given."""
+    return count(lambda ctx: prod(produced(ctx)) if given(ctx, position) else 0)
+
+
+@tells
+def _conv_transpose(ctx: Context) -> Types:
+    batch, _, *spatial = dims(ctx)
+    _, filters, *kernel = dims(ctx, 1)
+    rank = len(spatial)
+    strides, dilations = per_axis(ctx, "strides", rank), per_axis(ctx, "dilations", rank)
+    channels = number(filters) * integer(ctx, "group", 1)
+    stated = ints(ctx, "output_shape")
+    if stated:
+        # Early models state all dimensions, later ones only the spatial ones.
+        return ((dtype(ctx), (batch, channels, *stated[len(stated) - rank :])),)
+    extra, auto = per_axis(ctx, "output_padding", rank, 0), text(ctx, "auto_pad", "NOTSET")
+    pads = pads_of(ctx, rank) if auto in ("NOTSET", "") else [(0, 0)] * rank
+    out: list[Dim] = []
+    for size, k, stride, dilation, add, pad in zip(
+        spatial, kernel, strides, dilations, extra, pads, strict=True
+    ):
+        if auto.startswith("SAME"):
+            out.append(number(size) * stride)
+        else:
+            reach = (number(k) - 1) * dilation + 1
+            out.append(stride * (number(size) - 1) + add + reach - sum(pad))
+    return ((dtype(ctx), (batch, channels, *out)),)
+
+
+@count
+def _conv_transpose_macs(ctx: Context) -> int:
+    # Every input element meets every weight of its channel: Cin * Cout/g * K per position.
+    _, *taps = sizes(ctx, 1)
+    return prod((elements(ctx), *taps))
+
+
+@count
+def _deform_conv_macs(ctx: Context) -> int:
+    # The convolution itself, and the linear interpolation of every sampled value from
+    # its 2^n neighbours.
+    _, *taps = sizes(ctx, 1)
+    batch, channels, *spatial = sizes(ctx)
+    out = produced(ctx)
+    sampled = batch * channels * prod(taps[1:]) * prod(out[2:])
+    return prod(out) * prod(taps) + sampled * prod(2 for _ in spatial)
+
+
+@tells
+def _causal_conv(ctx: Context) -> Types:
+    shape = batch, channels, _ = dims(ctx)
+    carried = number(dims(ctx, 1)[-1]) - 1
+    return ((dtype(ctx), shape), (dtype(ctx), (batch, channels, carried)))
+
+
+@tells
+def _col2im(ctx: Context) -> Types:
+    batch, columns, _ = dims(ctx)
+    image, block = ints(ctx, "image_shape"), ints(ctx, "block_shape")
+    if image is None or block is None or number(columns) % prod(block):
+        raise CannotTell
+    return ((dtype(ctx), (batch, number(columns) // prod(block), *image)),)
+
+
+_CONV: Final = OpSpec("conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
+                      other_ops=bias_at(2), engine="matrix")  # fmt: skip
+
+ROWS: Final = (
+    _CONV,
+    OpSpec("conv_transpose", _conv_transpose, workspace=unknown, macs=_conv_transpose_macs,
+           other_ops=bias_at(2), engine="matrix"),
+    OpSpec("deform_conv", conv_rule(1), workspace=unknown, macs=_deform_conv_macs,
+           other_ops=bias_at(3), engine="matrix"),
+    OpSpec("conv_integer", conv_rule(1, DTYPES["int32"]), workspace=unknown, macs=conv_macs(1),
+           other_ops=zero, engine="matrix"),
+    OpSpec("causal_conv_with_state", _causal_conv, workspace=unknown, macs=conv_macs(1),
+           other_ops=bias_at(2), engine="matrix"),
+    # Overlapping columns are added up: one addition per column element.
+    OpSpec("col2im", _col2im, workspace=zero, macs=zero,
+           other_ops=count(elements), engine="vector"),
+)  # fmt: skip

@@ -1,0 +1,241 @@
+"""What rows share: shape arithmetic, byte ranges, and the counting conventions.
+
+Every row function is wrapped by `tells`, `views_or_none` or `count`, so that a rule is written
+for the case it understands and answers "cannot tell" (or "no alias") for all others,
+malformed ops included: naming what is wrong with a graph is the checker's business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import wraps
+from math import prod
+
+from peakfold.ir.graph import ViewFact
+from peakfold.ir.types import DTYPES, Dim, DType, Shape
+from peakfold.ops.spec import Context, CountRule, OutputType, ShapeRule, ViewRule
+from peakfold.ops.values import CannotTell, dims, dtype, operand, produced
+
+Types = tuple[OutputType | None, ...]
+
+BOOL = DTYPES["bool"]
+FLOAT = DTYPES["float32"]
+INT64 = DTYPES["int64"]
+
+# What a malformed op can provoke in a rule: a missing dimension, a zero stride, a bad count.
+_STOPS = (CannotTell, IndexError, ValueError, ZeroDivisionError, OverflowError)
+
+
+def tells(rule: Callable[[Context], Types]) -> ShapeRule:
+    """A shape rule that answers `None` where it cannot tell, one entry per output."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> tuple[OutputType | None, ...] | None:
+        try:
+            types = rule(ctx)
+        except _STOPS:
+            return None
+        count = len(ctx.outputs)
+        types = tuple(t if t is None or _sane(t[1]) else None for t in types)
+        return (types + (None,) * count)[:count]
+
+    return told
+
+
+def _sane(shape: Shape) -> bool:
+    return all(isinstance(dim, str) or dim >= 0 for dim in shape)
+
+
+def views_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
+    """A view rule that claims nothing where it cannot tell."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> tuple[ViewFact, ...]:
+        try:
+            return rule(ctx)
+        except _STOPS:
+            return ()
+
+    return told
+
+
+def count(rule: Callable[[Context], int]) -> CountRule:
+    """A counting rule that answers `None` while shapes are not known."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> int | None:
+        try:
+            return rule(ctx)
+        except _STOPS:
+            return None
+
+    return told
+
+
+def zero(_ctx: Context) -> int:
+    """No scratch, no operations."""
+    return 0
+
+
+def unknown(_ctx: Context) -> None:
+    """Depends on the kernel, or on values only the run knows."""
+    return
+
+
+def per_output(operations: int = 1) -> CountRule:
+    """`operations` scalar operations per element of output 0.
+
+    An element-wise function counts as one operation whatever it is (an exponential as much as
+    an addition): the convention of published FLOP tables.
+    """
+    return count(lambda ctx: operations * prod(produced(ctx)))
+
+
+def per_input(operations: int = 1, position: int = 0) -> CountRule:
+    """`operations` scalar operations per element of one input (reductions, norms)."""
+    return count(lambda ctx: operations * elements(ctx, position))
+
+
+def elements(ctx: Context, position: int = 0) -> int:
+    """Number of elements of an input; stops the rule while it is not known."""
+    found = operand(ctx, position).elements
+    if found is None:
+        raise CannotTell
+    return found
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """`axis` counted from the front; stops the rule when it is out of range."""
+    if not -rank <= axis < rank:
+        raise CannotTell
+    return axis % rank
+
+
+def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Distinct axes counted from the front."""
+    found = tuple(axis_of(axis, rank) for axis in axes)
+    if len(set(found)) != len(found):
+        raise CannotTell
+    return found
+
+
+def number(dim: Dim) -> int:
+    """A dimension that is a number; stops the rule at a symbol."""
+    if isinstance(dim, str):
+        raise CannotTell
+    return dim
+
+
+def product(shape: Iterable[Dim]) -> Dim:
+    """Product of dimensions: a number, or one symbol times ones.
+
+    Raises:
+        CannotTell: the product has no name (``2 * batch``).
+
+    Example:
+        >>> product((2, 3)), product((1, "batch", 1))
+        (6, 'batch')
+    """
+    symbols = [dim for dim in shape if isinstance(dim, str)]
+    size = prod(dim for dim in shape if isinstance(dim, int))
+    if not symbols or size == 0:
+        return size
+    if len(symbols) == 1 and size == 1:
+        return symbols[0]
+    raise CannotTell
+
+
+def quotient(whole: Iterable[Dim], known: Iterable[Dim]) -> Dim:
+    """The dimension that times `known` gives `whole` (a Reshape's -1).
+
+    Symbols cancel by name.
+
+    Example:
+        >>> quotient((2, 12), (4,)), quotient(("n", 6), (6,)), quotient(("n", 6), ("n", 2))
+        (6, 'n', 3)
+    """
+    whole, known = list(whole), list(known)
+    left = Counter(d for d in whole if isinstance(d, str))
+    taken = Counter(d for d in known if isinstance(d, str))
+    if taken - left:
+        raise CannotTell
+    size, divisor = (prod(d for d in part if isinstance(d, int)) for part in (whole, known))
+    if divisor == 0 or size % divisor:
+        raise CannotTell
+    return product([*(left - taken).elements(), size // divisor])
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The common shape of element-wise operands (numpy's rule, onnx "Broadcasting").
+
+    A symbol against a number above 1 gives the number: the symbol is 1 or that number.
+
+    Example:
+        >>> broadcast((3, 1), ("n", 1, 4)), broadcast(("n",), (5,))
+        (('n', 3, 4), (5,))
+    """
+    rank = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(_common(set(column)) for column in zip(*padded, strict=True))
+
+
+def _common(column: set[Dim]) -> Dim:
+    rest = column - {1}
+    if not rest:
+        return 1
+    sized = {dim for dim in rest if isinstance(dim, int)}
+    if len(sized) == 1:
+        return sized.pop()
+    if len(rest) == 1:
+        return rest.pop()
+    raise CannotTell
+
+
+def same(position: int = 0) -> ShapeRule:
+    """Output 0 has the type of one input."""
+    return tells(lambda ctx: ((dtype(ctx, position), dims(ctx, position)),))
+
+
+def same_as(position: int, of: DType) -> ShapeRule:
+    """Output 0 has the shape of one input and a fixed element type."""
+    return tells(lambda ctx: ((of, dims(ctx, position)),))
+
+
+def whole(_ctx: Context) -> tuple[ViewFact, ...]:
+    """Output 0 is all of input 0's bytes."""
+    return (ViewFact(0, 0, 0),)
+
+
+def whole_bytes(element: DType, count: int) -> int:
+    """Bytes of `count` elements, stopping the rule unless they end on a byte."""
+    if element.bits is None or count * element.bits % 8:
+        raise CannotTell
+    return count * element.bits // 8
+
+
+def run_offset(shape: tuple[int, ...], starts: tuple[int, ...], lengths: tuple[int, ...]) -> int:
+    """Elements before a box inside a row-major tensor, when the box is one contiguous run.
+
+    Args:
+        shape: the whole tensor.
+        starts: first position of the box, per axis.
+        lengths: extent of the box, per axis (unit steps).
+
+    Raises:
+        CannotTell: the box is empty or has gaps.
+
+    Example:
+        >>> run_offset((4, 3), (2, 0), (1, 3)), run_offset((1, 6), (0, 2), (1, 2))
+        (6, 2)
+    """
+    offset, full = 0, True
+    stride = 1
+    for size, start, length in zip(reversed(shape), reversed(starts), reversed(lengths),
+                                   strict=True):  # fmt: skip
+        if length < 1 or (not full and length != 1):
+            raise CannotTell
+        offset += start * stride
+        stride *= size
+        full = full and length == size
+    return offset

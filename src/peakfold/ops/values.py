@@ -1,0 +1,211 @@
+"""Operands whose values decide shapes, and how row functions read them.
+
+A front end writes the known value of such an operand into ``op.attrs`` under the name below,
+as a number for a scalar and a tuple for a vector, so an operator that takes ``axes`` as an
+attribute in one version and as an operand in the next looks the same to every row. Row
+functions read attributes only. An operand that is present while its attribute is not has a
+value nobody knows: the readers here then stop the rule, which answers "cannot tell".
+
+Two conventions for attributes that hold a tensor (``value`` of Constant and ConstantOfShape):
+a front end writes ``value_dtype`` (name of the element type) and, for Constant,
+``value_shape``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from peakfold.ir.graph import Tensor
+from peakfold.ir.types import DTYPES, DType, Shape
+from peakfold.ops.spec import Context, concrete
+
+_AXES: Final[Mapping[int, str]] = MappingProxyType({1: "axes"})
+
+VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
+    {
+        "affine_grid": {1: "size"},
+        "blackman_window": {0: "size"},
+        "center_crop_pad": {1: "shape"},
+        "col2im": {1: "image_shape", 2: "block_shape"},
+        "constant_of_shape": {0: "shape"},
+        "cum_prod": {1: "axis"},
+        "cum_sum": {1: "axis"},
+        "dft": {1: "dft_length", 2: "axis"},
+        "bias_dropout": {4: "training_mode"},
+        "dropout": {1: "ratio", 2: "training_mode"},
+        "expand": {1: "shape"},
+        "expand_dims": {1: "axis"},
+        "group_query_attention": {6: "total_sequence_length"},
+        "hamming_window": {0: "size"},
+        "hann_window": {0: "size"},
+        "loop": {0: "m"},
+        "max_unpool": {2: "output_shape"},
+        "mel_weight_matrix": {0: "num_mel_bins", 1: "dft_length"},
+        "one_hot": {1: "depth"},
+        "pad": {1: "pads", 3: "axes"},
+        "range": {0: "start", 1: "limit", 2: "delta"},
+        "reduce_l1": _AXES,
+        "reduce_l2": _AXES,
+        "reduce_log_sum": _AXES,
+        "reduce_log_sum_exp": _AXES,
+        "reduce_max": _AXES,
+        "reduce_mean": _AXES,
+        "reduce_min": _AXES,
+        "reduce_prod": _AXES,
+        "reduce_sum": _AXES,
+        "reduce_sum_square": _AXES,
+        "reshape": {1: "shape"},
+        # Version 10 has (X, scales): the row reads a lone position 1 as scales.
+        "resize": {1: "roi", 2: "scales", 3: "sizes"},
+        "slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
+        "split": {1: "split"},
+        "squeeze": _AXES,
+        "stft": {1: "frame_step", 3: "frame_length"},
+        "tile": {1: "repeats"},
+        "top_k": {1: "k"},
+        "trilu": {1: "k"},
+        "unsqueeze": _AXES,
+        "upsample": {1: "scales"},
+    }
+)
+"""Kind -> operand position -> attribute name, for every operand whose value decides a shape."""
+
+# Numbers of the ONNX TensorProto.DataType enumeration (onnx.proto), for attributes such as
+# Cast's `to`. A front end may write the element type's name instead.
+_CODES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+        8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+        14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8e4m3fn",
+        18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4",
+        23: "float4e2m1", 24: "float8e8m0", 25: "uint2", 26: "int2",
+    }
+)  # fmt: skip
+
+
+class CannotTell(Exception):
+    """Raised inside a row function to stop it; never leaves the registry."""
+
+
+def given(ctx: Context, position: int) -> bool:
+    """Whether an optional operand is present."""
+    return position < len(ctx.inputs) and ctx.inputs[position] is not None
+
+
+def wanted(ctx: Context, position: int) -> bool:
+    """Whether somebody asked for an output."""
+    return position < len(ctx.outputs) and ctx.outputs[position] is not None
+
+
+def operand(ctx: Context, position: int) -> Tensor:
+    """The operand at `position`; stops the rule when it is absent."""
+    tensor = ctx.inputs[position] if position < len(ctx.inputs) else None
+    if tensor is None:
+        raise CannotTell
+    return tensor
+
+
+def dtype(ctx: Context, position: int = 0) -> DType:
+    """Element type of an operand; stops the rule for opaque values (sequences, optionals)."""
+    found = operand(ctx, position).dtype
+    if found.name == "opaque":
+        raise CannotTell
+    return found
+
+
+def dims(ctx: Context, position: int = 0) -> Shape:
+    """Shape of an operand, symbols allowed; stops the rule when it is not known."""
+    shape = operand(ctx, position).shape
+    if shape is None:
+        raise CannotTell
+    return shape
+
+
+def sizes(ctx: Context, position: int = 0) -> tuple[int, ...]:
+    """Shape of an operand in numbers; stops the rule when a dimension is a symbol."""
+    shape = concrete(operand(ctx, position))
+    if shape is None:
+        raise CannotTell
+    return shape
+
+
+def produced(ctx: Context, position: int = 0) -> tuple[int, ...]:
+    """Shape of an output in numbers, for rules that run after shape inference."""
+    shape = ctx.out_shape(position)
+    if shape is None:
+        raise CannotTell
+    return shape
+
+
+def _present(ctx: Context, name: str) -> bool:
+    if name in ctx.op.attrs:
+        return True
+    for position, known_as in VALUE_INPUTS.get(ctx.op.kind, {}).items():
+        if known_as == name and given(ctx, position):
+            raise CannotTell
+    return False
+
+
+def numbers(ctx: Context, name: str) -> tuple[float, ...] | None:
+    """A list of numbers, `None` when not given; stops the rule when its value is unknown."""
+    if not _present(ctx, name):
+        return None
+    value = ctx.op.attrs[name]
+    if isinstance(value, int | float):
+        return (value,)
+    if not isinstance(value, tuple):
+        raise CannotTell
+    found = tuple(v for v in value if not isinstance(v, str))
+    if len(found) != len(value):
+        raise CannotTell
+    return found
+
+
+def ints(ctx: Context, name: str) -> tuple[int, ...] | None:
+    """A list of integers, `None` when not given; stops the rule when its value is unknown."""
+    found = numbers(ctx, name)
+    if found is None:
+        return None
+    if any(isinstance(v, float) for v in found):
+        raise CannotTell
+    return tuple(int(v) for v in found)
+
+
+def needed(values: tuple[int, ...] | None) -> tuple[int, ...]:
+    """`values`; stops the rule when they were not given."""
+    if values is None:
+        raise CannotTell
+    return values
+
+
+def integer(ctx: Context, name: str, default: int | None = None) -> int:
+    """One integer; stops the rule when it is unknown, or not given without a default."""
+    found = ints(ctx, name)
+    if found is None:
+        if default is None:
+            raise CannotTell
+        return default
+    if len(found) != 1:
+        raise CannotTell
+    return found[0]
+
+
+def text(ctx: Context, name: str, default: str) -> str:
+    """A string attribute."""
+    value = ctx.op.attrs.get(name, default)
+    if not isinstance(value, str):
+        raise CannotTell
+    return value
+
+
+def named_dtype(ctx: Context, name: str) -> DType | None:
+    """An element type given as its name or its ONNX number; `None` when not given (or 0)."""
+    value = ctx.op.attrs.get(name)
+    if value is None or value == 0:
+        return None
+    key = _CODES.get(value) if isinstance(value, int) else value
+    if not isinstance(key, str) or key not in DTYPES:
+        raise CannotTell
+    return DTYPES[key]
