@@ -8,12 +8,11 @@ from peakfold.errors import ModelError
 from peakfold.ir.graph import Graph, Op, Role
 
 
-def check_graph(graph: Graph, outer: frozenset[str] = frozenset()) -> None:
+def check_graph(graph: Graph) -> None:
     """Check names, single assignment, file order, effects and regions.
 
     Args:
         graph: the graph to check.
-        outer: tensors of the enclosing graph that a region may capture.
 
     Raises:
         ModelError: the first rule broken, with the op or tensor at fault.
@@ -24,7 +23,7 @@ def check_graph(graph: Graph, outer: frozenset[str] = frozenset()) -> None:
     """
     _check_tensors(graph)
     made_by = _check_single_assignment(graph)
-    ready = {t.name for t in graph.tensors if t.role.static or t.name in graph.inputs} | outer
+    ready = {t.name for t in graph.tensors if t.role.static or t.name in graph.inputs}
     for op in graph.ops:
         for name in op.operands:
             if name not in ready:
@@ -37,7 +36,14 @@ def check_graph(graph: Graph, outer: frozenset[str] = frozenset()) -> None:
                     f"region {region.label!r} captures {min(missing)!r}, which is not ready",
                     where=_where(graph, op),
                 )
-            check_graph(region.graph, frozenset(region.captures))
+            alien = set(region.captures) - set(region.graph.inputs)
+            if alien:
+                raise ModelError(
+                    f"region {region.label!r} captures {min(alien)!r} but does not list it "
+                    "among its inputs",
+                    where=_where(graph, op),
+                )
+            check_graph(region.graph)
         ready.update(op.results)
     for name in graph.outputs:
         if name not in ready:

@@ -145,7 +145,11 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A body of control flow and the outer tensors it captures (implicit inputs)."""
+    """A body of control flow, closed: what it captures is among its graph's inputs.
+
+    Attributes:
+        captures: inputs of the body that are outer tensors of the same name, not formal ones.
+    """
 
     label: str
     graph: Graph

@@ -64,7 +64,8 @@ def quote(name: str) -> str:
 
 
 def _body(graph: Graph, indent: str) -> Iterator[str]:
-    yield f"{indent}name {json.dumps(graph.name)}"
+    if graph.name:
+        yield f"{indent}name {json.dumps(graph.name)}"
     if graph.source:
         yield f"{indent}source {json.dumps(graph.source)}"
     for note in graph.notes:

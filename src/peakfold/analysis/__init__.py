@@ -1,0 +1,22 @@
+"""Graph -> facts: index, schedule lifetimes, alias facts, bounds. No choices are made here."""
+
+from peakfold.analysis.bounds import any_order_bound
+from peakfold.analysis.facts import Facts, op_facts, unsupported
+from peakfold.analysis.index import Index, is_opaque, static_bytes
+from peakfold.analysis.regions import slot_bytes
+from peakfold.analysis.schedule import Policies, Schedule, file_order, make_schedule
+
+__all__ = [
+    "Facts",
+    "Index",
+    "Policies",
+    "Schedule",
+    "any_order_bound",
+    "file_order",
+    "is_opaque",
+    "make_schedule",
+    "op_facts",
+    "slot_bytes",
+    "static_bytes",
+    "unsupported",
+]

@@ -1,0 +1,85 @@
+"""What is true of each op: the registry's row, overridden by what the graph states itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peakfold.ir import Graph, Op, ViewFact
+from peakfold.ops import context, lookup
+from peakfold.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Alias facts of one op, filtered by a target.
+
+    Attributes:
+        inplace: input positions that output 0 may be written over, shapes permitting.
+        views: outputs that are byte ranges of inputs.
+        parts: inputs that are byte ranges of output 0.
+        workspace: scratch bytes; `None` = not known.
+        known: false for an op the registry has no row for.
+    """
+
+    inplace: tuple[int, ...] = ()
+    views: tuple[ViewFact, ...] = ()
+    parts: tuple[ViewFact, ...] = ()
+    workspace: int | None = None
+    known: bool = True
+
+
+def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
+    """The facts of one op under a target.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.target import load_target
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\n"
+        ...                 "y: int8[4] = relu(x)\\noutput y")
+        >>> op_facts(g, g.ops[0], load_target("generic")).inplace
+        (0,)
+    """
+    spec = lookup(op.kind)
+    stated = op.stated
+    inplace = spec.inplace
+    if op.kind in target.inplace_also and not inplace:
+        inplace = (0,)
+    if stated is not None and stated.inplace is not None:
+        inplace = stated.inplace
+    if inplace == (-1,):
+        inplace = tuple(range(len(op.inputs)))
+    if not target.allows_inplace(op.kind):
+        inplace = ()
+    views: tuple[ViewFact, ...] = ()
+    parts: tuple[ViewFact, ...] = ()
+    workspace = None
+    if spec.views or spec.parts or spec.workspace:
+        ctx = context(op, graph.by_name)
+        views = spec.views(ctx) if spec.views else ()
+        parts = spec.parts(ctx) if spec.parts else ()
+        workspace = spec.workspace(ctx) if spec.workspace else None
+    if stated is not None and stated.views is not None:
+        views = stated.views
+    if stated is not None and stated.workspace is not None:
+        workspace = stated.workspace
+    known = spec.known or (op.kind == "opaque" and stated is not None)
+    return Facts(inplace, views, parts, workspace, known)
+
+
+def unsupported(graph: Graph) -> dict[str, int]:
+    """Kinds without a row and how often they occur, regions included, sorted by name.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> unsupported(parse_graph("peakfold-graph 1\\ninput x: int8[4]\\n"
+        ...                         "y: int8[4] = warp(x)\\noutput y"))
+        {'warp': 1}
+    """
+    counts: dict[str, int] = {}
+    for op in graph.ops:
+        if not lookup(op.kind).known and op.kind != "opaque":
+            counts[op.kind] = counts.get(op.kind, 0) + 1
+        for region in op.regions:
+            for kind, count in unsupported(region.graph).items():
+                counts[kind] = counts.get(kind, 0) + count
+    return dict(sorted(counts.items()))

@@ -1,0 +1,78 @@
+"""Model files -> graphs. Each front end is imported only when a file of its kind is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from peakfold.errors import ModelError, UsageError
+from peakfold.frontends.bindings import Bindings, GivenShape
+from peakfold.ir import Graph, check_graph, parse_graph
+
+FORMATS = (".onnx", ".pf")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A graph and the numbers that were put into it.
+
+    Attributes:
+        graph: checked; its size may still hold symbols nobody bound.
+        bindings: what a plan must record to load the same graph again.
+        path: the file.
+    """
+
+    graph: Graph
+    bindings: Bindings
+    path: str
+
+
+def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
+    """Read a model file.
+
+    Args:
+        path: a ``.onnx`` or ``.pf`` file.
+        bindings: numbers for symbolic dimensions and unknown shapes.
+
+    Raises:
+        UsageError: no such file, an unknown format, or bindings that name nothing.
+        ModelError: the file is broken, with the op or tensor at fault.
+    """
+    path = Path(path)
+    bindings = bindings or Bindings()
+    if path.suffix not in FORMATS:
+        raise UsageError(
+            f"unknown model format {path.suffix!r}", where=str(path),
+            hint=f"known: {', '.join(FORMATS)}",
+        )  # fmt: skip
+    if not path.is_file():
+        raise UsageError("no such file", where=str(path))
+    try:
+        graph, bindings = (_load_onnx if path.suffix == ".onnx" else _load_text)(path, bindings)
+        check_graph(graph)
+    except ModelError as error:
+        if str(path) in error.where:
+            raise
+        where = ", ".join(part for part in (str(path), error.where) if part)
+        raise ModelError(error.what, where=where, hint=error.hint) from None
+    return Loaded(graph, bindings, str(path))
+
+
+def _load_onnx(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    from peakfold.frontends.onnx_file import read_onnx
+    from peakfold.frontends.onnx_graph import build_graph
+
+    return build_graph(read_onnx(path), bindings)
+
+
+def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    from peakfold.frontends.text import bind_shapes
+
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"cannot read it as text: {error}") from None
+    return bind_shapes(parse_graph(text, str(path)), bindings)
+
+
+__all__ = ["FORMATS", "Bindings", "GivenShape", "Loaded", "load"]

@@ -1,0 +1,152 @@
+"""A checked `ModelProto` -> a `Graph`: one pass over the nodes that knows types and regions.
+
+Shapes come from onnx's rule for the node, from the registry's own rule where onnx leaves a
+hole, from what the file declares, and from the user's ``--shape``, in this order. A tensor
+whose shape none of them gives keeps `shape=None`; planners refuse it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onnx import NodeProto, TypeProto
+
+from peakfold.errors import ModelError, UsageError
+from peakfold.frontends import onnx_control
+from peakfold.frontends.bindings import Bindings
+from peakfold.frontends.onnx_file import OnnxFile
+from peakfold.frontends.onnx_infer import infer_outputs
+from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx_nodes import (
+    STANDARD,
+    attributes,
+    bodies,
+    captured,
+    constant_tensor,
+    first,
+    sorted_nodes,
+    where,
+)
+from peakfold.frontends.onnx_scope import RANDOM_STATE, Scope
+from peakfold.frontends.onnx_values import Value
+from peakfold.ir import AttrValue, Graph, Op, Role
+from peakfold.ops import VALUE_INPUTS
+
+_RANDOM = frozenset(
+    {"random_normal", "random_normal_like", "random_uniform", "random_uniform_like",
+     "bernoulli", "multinomial"}
+)  # fmt: skip
+
+
+def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
+    """The IR graph of a model, and the bindings with every symbol that given shapes imply.
+
+    Raises:
+        UsageError: ``--dim`` or ``--shape`` name nothing, or contradict the model.
+        ModelError: a node whose inputs are missing or whose shapes do not fit.
+    """
+    proto = file.model.graph
+    scope = Scope(file, proto, [bindings], list(file.notes), set())
+    symbols: set[str] = set()
+    for info in proto.input:
+        # Up to IR version 3 every initializer is listed as an input too.
+        if info.name not in scope.static:
+            scope.inputs.append(info.name)
+            named = _named_dims(info.name, info.type)
+            symbols.update(dim.dim_param for dim in named.tensor_type.shape.dim)
+            scope.declare(info.name, named)
+    for name in scope.inputs:  # a shape given for a later input may bind a symbol of an earlier
+        scope.declare(name, scope.types[name])
+    _check_dims(bindings, symbols - {""})
+    walk(scope)
+    unknown = sorted(set(bindings.shapes) - scope.seen)
+    if unknown:
+        raise UsageError(f"--shape names no tensor of the model: {unknown[0]!r}")
+    return scope.close(proto.name or "onnx"), scope.bindings[0]
+
+
+def _named_dims(name: str, kind: TypeProto) -> TypeProto:
+    """The type with a symbol for every dimension that has neither a number nor a name."""
+    if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
+        return kind
+    named = TypeProto()
+    named.CopyFrom(kind)
+    for at, dim in enumerate(named.tensor_type.shape.dim):
+        if dim.WhichOneof("value") is None or (not dim.dim_param and not dim.HasField("dim_value")):
+            dim.dim_param = f"{name}.{at}"
+        elif dim.HasField("dim_value") and dim.dim_value < 0:
+            raise ModelError(f"dimension {at} is {dim.dim_value}", where=f"input {name!r}")
+    return named
+
+
+def _check_dims(bindings: Bindings, symbols: set[str]) -> None:
+    for name in sorted(set(bindings.dims) - symbols):
+        listed = ", ".join(sorted(symbols)) or "none"
+        raise UsageError(
+            f"--dim: no dimension of the model is called {name!r}", hint=f"its symbols: {listed}"
+        )
+
+
+def walk(scope: Scope) -> None:
+    """Add every node of the scope's graph.
+
+    Raises:
+        ModelError: a cycle, or a node that cannot be understood.
+    """
+    declared = {info.name: info for info in (*scope.proto.value_info, *scope.proto.output)}
+    for node in sorted_nodes(scope.proto.node):
+        _add_node(scope, node, declared)
+
+
+def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) -> None:
+    for name in (*node.input, *node.output):
+        if name and name in node.output and scope.defines(name):
+            raise ModelError(f"makes {name!r}, which exists already", where=where(node))
+        if name in node.input and name and scope.proto_of(name) is None:
+            raise ModelError(f"reads {name!r}, which nothing makes", where=where(node))
+    if node.domain in STANDARD and node.op_type == "Constant" and node.output:
+        scope.store(node.output[0], constant_tensor(node), Role.CONSTANT)
+        return
+    if node.domain in STANDARD and onnx_control.add_control(scope, node, declared, walk):
+        return
+    kind = onnx_kind(node.op_type, node.domain)
+    data = _known_inputs(scope, node, kind)
+    attrs = attributes(node) | _value_attrs(node, kind, data)
+    if kind == "dropout" and scope.file.opset() < 10:
+        attrs["mask_dtype"] = scope.type_of(node.input[0])[0].name
+    op = Op(node.name or first(node.output), kind, tuple(node.input), tuple(node.output), attrs)
+    inner = [name for body in bodies(node).values() for name in captured(body)]
+    if bodies(node):
+        # No rule for this body: its captures are operands, what it needs inside is unknown.
+        op = replace(op, inputs=(*op.inputs, *dict.fromkeys(inner)))
+        scope.notes.append(f"{where(node)}: its body is not analysed")
+    if kind in _RANDOM and "seed" not in attrs:
+        op = replace(op, reads=(RANDOM_STATE,), writes=(RANDOM_STATE,))
+    for name, proto in infer_outputs(scope, node, op, data, declared).items():
+        scope.declare(name, proto)
+        scope.values.made_by[name] = node
+    scope.add(op)
+
+
+def _known_inputs(scope: Scope, node: NodeProto, kind: str) -> dict[str, Value]:
+    """Known values of the inputs that decide shapes, by tensor name."""
+    data: dict[str, Value] = {}
+    for at in VALUE_INPUTS.get(kind, {}):
+        name = node.input[at] if at < len(node.input) else ""
+        value = scope.values.get(name) if name else None
+        if value is not None:
+            data[name] = value
+    return data
+
+
+def _value_attrs(node: NodeProto, kind: str, data: dict[str, Value]) -> dict[str, AttrValue]:
+    """Known shape-like inputs as attributes, so that old and new opsets look alike."""
+    attrs: dict[str, AttrValue] = {}
+    for at, name in VALUE_INPUTS.get(kind, {}).items():
+        value = data.get(node.input[at]) if at < len(node.input) else None
+        if value is not None and value.ndim <= 1:
+            attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+    return attrs
+
+

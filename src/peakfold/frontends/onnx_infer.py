@@ -1,0 +1,110 @@
+"""Types of a node's outputs: onnx's rule, then the registry's, then the file's declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import NodeProto, TypeProto, ValueInfoProto
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from peakfold.errors import ModelError
+from peakfold.frontends.onnx_nodes import STANDARD, where
+from peakfold.frontends.onnx_scope import Scope
+from peakfold.frontends.onnx_types import (
+    dtype_and_shape,
+    is_complete,
+    tensor_of_value,
+    tensor_type,
+)
+from peakfold.frontends.onnx_values import Value
+from peakfold.ir import OPAQUE, Op, Role, Tensor
+from peakfold.ops import Context, lookup
+
+
+def infer_outputs(
+    scope: Scope,
+    node: NodeProto,
+    op: Op,
+    data: Mapping[str, Value],
+    declared: Mapping[str, ValueInfoProto],
+) -> dict[str, TypeProto | None]:
+    """The best type known of every output.
+
+    Args:
+        scope: types of the inputs.
+        node: the node.
+        op: the same as an IR op, with known values in its attributes.
+        data: known values of inputs that decide shapes.
+        declared: the file's own ``value_info`` and outputs.
+
+    Raises:
+        ModelError: shapes that do not fit this op, by onnx's rule and no other says better.
+    """
+    found, failure = _onnx_rule(scope, node, data)
+    names = [name for name in node.output if name]
+    if not all(is_complete(found.get(name)) for name in names):
+        for name, proto in _registry_rule(scope, op).items():
+            found[name] = _better(found.get(name), proto)
+    for name in names:
+        if name in declared and not is_complete(found.get(name)):
+            found[name] = _better(found.get(name), declared[name].type)
+    if failure and not all(is_complete(found.get(name)) for name in names):
+        raise ModelError(f"its shapes do not fit: {failure}", where=where(node))
+    return {name: found.get(name) for name in names}
+
+
+def _better(one: TypeProto | None, other: TypeProto | None) -> TypeProto | None:
+    """The more complete of two types; the first where they are equally so."""
+    if one is None or other is None or is_complete(one):
+        return other if one is None else one
+    if is_complete(other):
+        return other
+    (dtype, shape), (other_dtype, other_shape) = dtype_and_shape(one), dtype_and_shape(other)
+    if dtype.bits is None:
+        return other
+    if shape is None and other_shape is not None and other_dtype == dtype:
+        return other
+    return one
+
+
+def _onnx_rule(
+    scope: Scope, node: NodeProto, data: Mapping[str, Value]
+) -> tuple[dict[str, TypeProto | None], str]:
+    """onnx's answer and, where it refuses the node, its reason."""
+    domain = "" if node.domain in STANDARD else node.domain
+    inputs = {name: scope.proto_of(name) for name in node.input if name}
+    if any(proto is None or proto.WhichOneof("value") is None for proto in inputs.values()):
+        return {}, ""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, scope.file.opset(domain), domain)
+    except onnx.defs.SchemaError:
+        return {}, ""
+    try:
+        found = infer_node_outputs(
+            schema,
+            node,
+            inputs,  # type: ignore[arg-type]  # no value is None here
+            {name: tensor_of_value(name, value) for name, value in data.items()},
+            opset_imports=list(scope.file.model.opset_import),
+            ir_version=scope.file.model.ir_version,
+        )
+    except InferenceError as error:
+        return {}, " ".join(str(error).split())[:200]
+    except (ValueError, RuntimeError):
+        return {}, ""
+    return dict(found), ""
+
+
+def _registry_rule(scope: Scope, op: Op) -> dict[str, TypeProto]:
+    rule = lookup(op.kind).shape
+    if rule is None:
+        return {}
+    inputs = tuple(scope.tensor(name, Role.ACTIVATION) if name else None for name in op.inputs)
+    asked = tuple(Tensor(name, OPAQUE, None) if name else None for name in op.outputs)
+    types = rule(Context(op, inputs, asked))
+    return {
+        name: tensor_type(*kind)
+        for name, kind in zip(op.outputs, types or (), strict=False)
+        if name and kind is not None
+    }

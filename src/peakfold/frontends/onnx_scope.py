@@ -1,0 +1,159 @@
+"""What is known of one ONNX graph while it is turned into an IR graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto
+
+from peakfold.frontends.bindings import Bindings
+from peakfold.frontends.onnx_file import OnnxFile
+from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type, type_of_tensor
+from peakfold.frontends.onnx_values import Values
+from peakfold.ir import DTYPES, DType, Graph, Op, Role, Shape, Tensor
+from peakfold.ops import lookup
+
+RANDOM_STATE = "random_state"
+"""The `state` tensor through which unseeded random ops keep their order."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """One ONNX graph on its way to an IR graph, chained to the scope around it.
+
+    Attributes:
+        bindings: one cell shared with all bodies; replaced as given shapes bind symbols.
+        seen: names of all tensors of all scopes, shared.
+        types: types of the tensors this scope defines.
+        stated: bytes of tensors that no one shape describes (If branches that differ).
+        static: roles of tensors that no op makes.
+        names: what an inlined branch calls a tensor -> what it is called here.
+    """
+
+    file: OnnxFile
+    proto: GraphProto
+    bindings: list[Bindings]
+    notes: list[str]
+    seen: set[str]
+    outer: Scope | None = None
+    types: dict[str, TypeProto] = field(default_factory=dict)
+    stated: dict[str, int] = field(default_factory=dict)
+    static: dict[str, Role] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    values: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        parent = None if self.outer is None else self.outer.values
+        self.values = Values(self.file, self.type_of, _foldable, _shape_only, parent)
+        for tensor in self.proto.initializer:
+            self.store(tensor.name, tensor, Role.PARAMETER)
+        for sparse in self.proto.sparse_initializer:
+            self._store_sparse(sparse.values, sparse.indices, tuple(sparse.dims))
+
+    def body(self, proto: GraphProto) -> Scope:
+        """A scope inside this one."""
+        return Scope(self.file, proto, self.bindings, self.notes, self.seen, self)
+
+    def store(self, name: str, tensor: TensorProto, role: Role) -> None:
+        """Take over a stored tensor; its bytes stay unread until a shape needs them."""
+        self.types[name] = type_of_tensor(tensor)
+        self.static[name] = role
+        self.values.stored[name] = tensor
+
+    def _store_sparse(self, values: TensorProto, indices: TensorProto, dims: Shape) -> None:
+        dtype = dtype_of(values.data_type)
+        self.types[values.name] = tensor_type(dtype, dims)
+        self.static[values.name] = Role.PARAMETER
+        count, index = (int(np.prod(t.dims, dtype=object)) for t in (values, indices))
+        self.stated[values.name] = (dtype.nbytes(count) or 0) + 8 * index
+
+    def proto_of(self, name: str) -> TypeProto | None:
+        """The type of a tensor of this scope or one around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.types:
+                return scope.types[name]
+            scope = scope.outer
+        return None
+
+    def type_of(self, name: str) -> tuple[DType, Shape | None]:
+        """Element type and shape of a tensor of this scope or one around it."""
+        return dtype_and_shape(self.proto_of(name))
+
+    def defines(self, name: str) -> bool:
+        """Whether the tensor belongs to this very scope."""
+        return name in self.types
+
+    def declare(self, name: str, proto: TypeProto | None) -> None:
+        """Set a tensor's type, with the user's numbers put in.
+
+        Raises:
+            UsageError: the user's shape contradicts the model.
+        """
+        self.seen.add(name)
+        proto = TypeProto() if proto is None else proto
+        if proto.WhichOneof("value") not in (None, "tensor_type"):
+            self.types[name] = proto
+            return
+        dtype, shape = dtype_and_shape(proto)
+        bindings = self.bindings[0]
+        merged, bound = bindings.merge_shape(name, shape)
+        if bound:
+            self.bindings[0] = bindings.with_dims(bound)
+        given = bindings.shapes.get(name)
+        if given is not None and given.dtype is not None and dtype.bits is None:
+            dtype = given.dtype
+        self.types[name] = tensor_type(dtype, merged)
+
+    def add(self, op: Op) -> None:
+        """Append a finished op."""
+        self.ops.append(op)
+        self.made.extend(op.results)
+
+    def tensor(self, name: str, role: Role) -> Tensor:
+        """The IR tensor of a name."""
+        proto = self.proto_of(name)
+        dtype, shape = dtype_and_shape(proto)
+        if dtype.bits is None and proto is not None and proto.WhichOneof("value") is not None:
+            opaque = proto.WhichOneof("value") != "tensor_type" or dtype.name == "string"
+            # An empty shape marks a value that is opaque by type, not one with a missing shape.
+            shape = () if opaque and shape is None else shape
+        return Tensor(name, dtype, shape, role, self.stated.get(name))
+
+    def role_of(self, name: str) -> Role:
+        """The role a tensor has where it is defined; what an op makes counts as an input."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.types:
+                return scope.static.get(name, Role.INPUT)
+            scope = scope.outer
+        return Role.INPUT
+
+    def close(self, name: str, captures: Sequence[str] = ()) -> Graph:
+        """The finished graph; what it captures follows its formal inputs as further inputs."""
+        tensors = [self.tensor(n, Role.INPUT) for n in self.inputs]
+        tensors += [self.tensor(n, self.role_of(n)) for n in captures]
+        tensors += [self.tensor(n, role) for n, role in self.static.items()]
+        if any(RANDOM_STATE in op.writes for op in self.ops):
+            tensors.append(Tensor(RANDOM_STATE, DTYPES["uint8"], (0,), Role.STATE))
+        tensors += [self.tensor(n, Role.ACTIVATION) for n in self.made]
+        outputs = tuple(info.name for info in self.proto.output)
+        notes = tuple(dict.fromkeys(self.notes)) if self.outer is None else ()
+        return Graph(
+            name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
+            notes,
+        )  # fmt: skip
+
+
+def _foldable(node: NodeProto) -> bool:
+    spec = lookup(onnx_kind(node.op_type, node.domain))
+    return spec.known and spec.pure
+
+
+def _shape_only(node: NodeProto) -> bool:
+    return lookup(onnx_kind(node.op_type, node.domain)).shape_only

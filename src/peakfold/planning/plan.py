@@ -1,0 +1,183 @@
+"""The plan: the one artefact. Everything after planning needs only the graph and this.
+
+Written as JSON through msgspec, versioned by `SCHEMA`. Steps count positions in `order`;
+lifetimes and byte ranges are half-open; offsets and sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from peakfold.errors import InvalidPlan
+
+SCHEMA = "peakfold.plan/1"
+Mode = Literal["naive", "inplace", "share", "both", "arena"]
+MODES: tuple[Mode, ...] = ("naive", "inplace", "share", "both", "arena")
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all plan records: immutable, and a misspelt key is an error."""
+
+
+class Place(_Record):
+    """A tensor inside a buffer."""
+
+    tensor: str
+    offset: int
+    """Bytes from the buffer's first byte."""
+    nbytes: int
+
+
+class Live(_Record):
+    """Bytes ``[lower, upper)`` of a buffer that are in use during steps ``[start, stop)``."""
+
+    start: int
+    stop: int
+    lower: int
+    upper: int
+
+
+class PlannedBuffer(_Record):
+    """One buffer of the arena."""
+
+    what: Literal["tensor", "workspace", "copy"]
+    offset: int
+    size: int
+    live: list[Live]
+    tensors: list[Place] = []
+    op: int | None = None
+    """The op whose scratch this is, for ``workspace``."""
+    object: int | None = None
+    """The shared object, in the modes of that family."""
+
+
+class ExternalBuffer(_Record):
+    """Memory of the caller or of a parameter, with the tensors that are views into it."""
+
+    tensors: list[Place]
+
+
+class PlannedAlias(_Record):
+    """`output` lies in the bytes of `input`; for ``concat``, `input` lies in `output`."""
+
+    op: int
+    output: str
+    input: str
+    how: Literal["view", "inplace", "concat"]
+
+
+class Bound(_Record):
+    """Proven lower bounds in bytes; `None` = not computed."""
+
+    offsets: int
+    """Of any offsets for these buffers in this order."""
+    objects: int
+    """Of any assignment to shared objects."""
+    any_order: int
+    """Of any order and any sharing."""
+
+
+class Proof(_Record):
+    """What is proven minimal."""
+
+    packing: bool
+    """No arena for this order and these buffers is smaller."""
+    order: bool
+    """No order of this graph, however shared, needs less."""
+
+
+class BodyPlan(_Record):
+    """The plan of one body of a control-flow op; its arena lies in that op's workspace."""
+
+    op: int
+    region: int
+    plan: Plan
+
+
+class GraphId(_Record):
+    """Which graph a plan is for."""
+
+    name: str
+    format: str
+    source: str
+    """SHA-256 of the text form as loaded."""
+    digest: str
+    """SHA-256 of the text form after the recipe."""
+
+
+class BindingsRecord(_Record):
+    """Numbers that were put into the model."""
+
+    dims: dict[str, int] = {}
+    shapes: dict[str, str] = {}
+
+
+class PoliciesRecord(_Record):
+    """Where inputs and outputs live, and the padding."""
+
+    inputs: Literal["external", "pinned", "reusable"]
+    outputs: Literal["pinned", "external"]
+    align: int
+
+
+class Plan(_Record):
+    """Who lives where, when, and how good that is."""
+
+    schema: str
+    version: str
+    graph: GraphId
+    bindings: BindingsRecord
+    recipe: list[str]
+    """Graph steps to replay before the plan applies, in order."""
+    target: str
+    policies: PoliciesRecord
+    mode: Mode
+    strategy: str
+    order: list[int]
+    lanes: int
+    arena_bytes: int
+    buffers: list[PlannedBuffer]
+    external: list[ExternalBuffer]
+    aliases: list[PlannedAlias]
+    copies: list[str]
+    """Outputs that the runtime must copy, because their bytes belong to someone else."""
+    bound: Bound
+    proof: Proof
+    workspace_known: bool
+    unsupported: dict[str, int]
+    opaque: list[str]
+    """Tensors whose size no graph states; they are outside the arena."""
+    bodies: list[BodyPlan] = []
+    seed: int = 0
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """The plan as canonical JSON: the same plan gives the same bytes in every process."""
+    return msgspec.json.encode(plan) + b"\n"
+
+
+def decode_plan(data: bytes, where: str = "plan") -> Plan:
+    """Read a plan.
+
+    Raises:
+        InvalidPlan: not JSON, another schema version, or a field that is wrong, by path.
+    """
+    try:
+        head = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise InvalidPlan(f"not a plan: {error}", where=where) from None
+    schema = head.get("schema") if isinstance(head, dict) else None
+    if schema is None and isinstance(head, dict) and isinstance(head.get("plan"), dict):
+        head = head["plan"]  # the whole output of `plan --json` is welcome, too
+        schema = head.get("schema")
+    if schema != SCHEMA:
+        raise InvalidPlan(
+            f"its schema is {schema!r}, this version reads {SCHEMA!r}", where=where,
+            hint="plan the model again",
+        )  # fmt: skip
+    try:
+        return msgspec.convert(head, Plan)
+    except msgspec.ValidationError as error:
+        raise InvalidPlan(f"not a plan: {error}", where=where) from None

@@ -1,0 +1,321 @@
+"""Which tensors live in the same bytes: views, in-place chains and zero-copy concatenation.
+
+A storage is a run of bytes that several tensors share at fixed distances. Tensors are placed
+one step at a time in schedule order, so that every decision sees only what was decided before
+it, and each rule of reuse is a test of its own:
+
+- A view aliases its input, unless the bytes belong to the caller or to another output; then
+  the copy that the runtime must make is counted.
+- In place needs equal shape and element width, no value in those bytes that is still to be
+  read, and no other operand in them (`x - x[0:1]` is a trap), and bytes that are ours.
+- A concatenation takes its parts in when each has one such home, nothing of it is external
+  or pinned, and the offsets are legal.
+
+Liveness is kept by byte range: a small slice does not keep all of its base alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from peakfold.analysis.facts import Facts
+from peakfold.analysis.index import Index
+from peakfold.analysis.schedule import Policies, Schedule
+from peakfold.interval import Interval, union
+from peakfold.ir import Op
+
+How = Literal["view", "inplace", "concat"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aliasing:
+    """Which kinds of sharing inside a storage are wanted.
+
+    Attributes:
+        inplace: run ops in place where rules allow it.
+        views: alias re-readings of bytes.
+        homes: concatenation ops whose parts are written straight into the result.
+    """
+
+    inplace: bool = True
+    views: bool = True
+    homes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """One decision: `output` lies in the bytes of `input` (of a part, for ``concat``)."""
+
+    op: int
+    output: int
+    input: int
+    how: How
+
+
+@dataclass(slots=True, eq=False)
+class Storages:
+    """Storages and the tensors in them; built by `build_storages`, read-only afterwards.
+
+    Attributes:
+        of: storage of each tensor; -1 for opaque tensors and for static ones nobody views.
+        offset: byte offset of each tensor in its storage.
+        members: tensors of each storage, in the order they were placed.
+        external: whether a storage belongs to the caller.
+        aliases: every decision, in schedule order.
+        copies: outputs that need a copy of their own because their bytes belong elsewhere.
+        homed: concatenations whose parts were taken in.
+    """
+
+    of: list[int]
+    offset: list[int]
+    members: list[list[int]] = field(default_factory=list)
+    external: list[bool] = field(default_factory=list)
+    aliases: list[Alias] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+    homed: list[int] = field(default_factory=list)
+
+    def open(self, tensor: int, external: bool) -> None:
+        """Give a tensor a storage of its own."""
+        self.of[tensor] = len(self.members)
+        self.members.append([tensor])
+        self.external.append(external)
+
+    def join(self, tensor: int, host: int, at: int) -> None:
+        """Put a tensor into the storage of `host`, `at` bytes behind the host's first."""
+        storage = self.of[host]
+        self.of[tensor] = storage
+        self.offset[tensor] = self.offset[host] + at
+        self.members[storage].append(tensor)
+
+    def absorb(self, part: int, whole: int, at: int) -> None:
+        """Move the whole storage of `part` to byte `at` of the storage that holds `whole`."""
+        source, target = self.of[part], self.of[whole]
+        for tensor in self.members[source]:
+            self.of[tensor] = target
+            self.offset[tensor] += self.offset[whole] + at
+        self.members[target] += self.members[source]
+        self.members[source] = []
+
+
+class _Builder:
+    def __init__(
+        self, index: Index, schedule: Schedule, policies: Policies, facts: Sequence[Facts],
+        aliasing: Aliasing,
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.schedule = schedule
+        self.policies = policies
+        self.facts = facts
+        self.aliasing = aliasing
+        self.outputs = frozenset(index.outputs)
+        count = len(index.graph.tensors)
+        self.result = Storages([-1] * count, [0] * count)
+        # Members whose value may still be needed, per storage: dead ones are dropped as we go,
+        # so that a chain of n in-place ops costs n checks and not n squared.
+        self.pending: list[list[int]] = []
+
+    def run(self) -> Storages:
+        for tensor in self.index.inputs:
+            if not self.index.static[tensor]:
+                self._own(tensor, self.policies.inputs == "external")
+        for step, op in enumerate(self.schedule.order):
+            self._place_op(step, op)
+        return self.result
+
+    def _own(self, tensor: int, external: bool) -> None:
+        if tensor not in self.index.opaque:
+            self.result.open(tensor, external)
+            self.pending.append([tensor])
+
+    def _join(self, tensor: int, host: int, at: int) -> None:
+        self.result.join(tensor, host, at)
+        self.pending[self.result.of[tensor]].append(tensor)
+
+    def _place_op(self, step: int, op: int) -> None:
+        facts = self.facts[op]
+        record = self.index.graph.ops[op]
+        if facts.views and self.aliasing.views:
+            self._place_views(op, record, facts)
+        for position, tensor in enumerate(self.index.results[op]):
+            if self.result.of[tensor] >= 0 or tensor in self.index.opaque:
+                continue
+            external = tensor in self.outputs and self.policies.outputs == "external"
+            first = position == 0 and bool(record.outputs[0])
+            if first and not external and self.aliasing.inplace and facts.inplace:
+                host = self._inplace_host(step, record, tensor, facts)
+                if host is not None:
+                    self._join(tensor, host, 0)
+                    self.result.aliases.append(Alias(op, tensor, host, "inplace"))
+                    continue
+            self._own(tensor, external)
+            if first and not external and op in self.aliasing.homes:
+                self._take_parts(op, record, tensor, facts)
+
+    def _place_views(self, op: int, record: Op, facts: Facts) -> None:
+        for view in facts.views:
+            name = record.outputs[view.output] if view.output < len(record.outputs) else ""
+            source = record.inputs[view.input] if view.input < len(record.inputs) else ""
+            if not name or not source:
+                continue
+            tensor, host = self.index.id_of[name], self.index.id_of[source]
+            if self.result.of[tensor] >= 0 or host in self.index.opaque:
+                continue
+            if self.result.of[host] < 0:
+                self._own(host, True)  # a parameter: its bytes are nobody's arena
+            if not self._may_view(tensor, host, view.offset):
+                continue
+            self._join(tensor, host, view.offset)
+            self.result.aliases.append(Alias(op, tensor, host, "view"))
+
+    def _may_view(self, tensor: int, host: int, at: int) -> bool:
+        storage = self.result.of[host]
+        if (self.result.offset[host] + at) % self.policies.align:
+            return False
+        if tensor not in self.outputs:
+            return True
+        taken = any(other in self.outputs for other in self._overlapping(tensor, host, at))
+        if taken or self.result.external[storage] or self.policies.outputs == "external":
+            self.result.copies.append(tensor)
+            return False
+        return True
+
+    def _overlapping(self, tensor: int, host: int, at: int) -> list[int]:
+        """Members of the host's storage in the bytes that `tensor` would take."""
+        start = self.result.offset[host] + at
+        window = Interval(start, start + self.index.nbytes[tensor])
+        return [t for t in self.pending[self.result.of[host]] if self._window(t).overlaps(window)]
+
+    def _window(self, tensor: int) -> Interval:
+        start = self.result.offset[tensor]
+        return Interval(start, start + self.index.nbytes[tensor])
+
+    def _inplace_host(self, step: int, record: Op, tensor: int, facts: Facts) -> int | None:
+        for position in facts.inplace:
+            name = record.inputs[position] if position < len(record.inputs) else ""
+            if name and self._may_overwrite(step, record, tensor, self.index.id_of[name], facts):
+                return self.index.id_of[name]
+        return None
+
+    def _may_overwrite(self, step: int, record: Op, tensor: int, host: int, facts: Facts) -> bool:
+        storage = self.result.of[host]
+        if storage < 0 or self.result.external[storage]:
+            return False
+        one, two = self.index.graph.tensors[tensor], self.index.graph.tensors[host]
+        if one.shape != two.shape or one.dtype.bits != two.dtype.bits:
+            return False
+        if self.index.nbytes[tensor] != self.index.nbytes[host]:
+            return False
+        last_use = self.schedule.last_use
+        self.pending[storage] = [t for t in self.pending[storage] if last_use[t] >= step]
+        clash = self._overlapping(tensor, host, 0)
+        if any(last_use[other] > step for other in clash):
+            return False
+        return all(self._harmless(record, facts, host, other) for other in clash)
+
+    def _harmless(self, record: Op, facts: Facts, host: int, other: int) -> bool:
+        """Whether a value in the bytes to be overwritten is read element by element only."""
+        name = self.index.name(other)
+        if name not in record.operands:
+            return True
+        same = (
+            self.result.offset[other] == self.result.offset[host]
+            and self.index.graph.tensors[other].shape == self.index.graph.tensors[host].shape
+        )
+        positions = [at for at, operand in enumerate(record.inputs) if operand == name]
+        return same and bool(positions) and all(at in facts.inplace for at in positions)
+
+    def _take_parts(self, op: int, record: Op, whole: int, facts: Facts) -> None:
+        parts: list[tuple[int, int]] = []
+        for part in facts.parts:
+            tensor = self.index.id_of[record.inputs[part.input]]
+            if not self._may_move(tensor, part.offset):
+                return
+            parts.append((tensor, part.offset))
+        storages = {self.result.of[tensor] for tensor, _ in parts}
+        if len(storages) < len(parts) or len(parts) != sum(1 for name in record.inputs if name):
+            return
+        for tensor, offset in parts:
+            source = self.result.of[tensor]
+            self.result.absorb(tensor, whole, offset)
+            self.pending[self.result.of[whole]] += self.pending[source]
+            self.pending[source] = []
+            self.result.aliases.append(Alias(op, whole, tensor, "concat"))
+        self.result.homed.append(op)
+
+    def _may_move(self, tensor: int, at: int) -> bool:
+        """Whether the storage of a part is exactly that part and may go to another place."""
+        storage = self.result.of[tensor]
+        if storage < 0 or self.result.external[storage] or at % self.policies.align:
+            return False
+        members = self.result.members[storage]
+        extent = max(self._window(t).stop for t in members)
+        exact = self.result.offset[tensor] == 0 and extent == self.index.nbytes[tensor]
+        return exact and all(self.schedule.last_use[t] < self.schedule.steps for t in members)
+
+
+def build_storages(
+    index: Index,
+    schedule: Schedule,
+    policies: Policies,
+    facts: Sequence[Facts],
+    aliasing: Aliasing,
+) -> Storages:
+    """Decide, step by step, which tensors share bytes.
+
+    Args:
+        index: the graph.
+        schedule: the order and lifetimes.
+        policies: where inputs and outputs live.
+        facts: per op, what the registry and the target allow.
+        aliasing: which kinds of sharing are wanted.
+    """
+    return _Builder(index, schedule, policies, facts, aliasing).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes ``[lower, upper)`` of a storage that are alive during ``[start, stop)``."""
+
+    start: int
+    stop: int
+    lower: int
+    upper: int
+
+
+def storage_pieces(
+    index: Index, schedule: Schedule, storages: Storages, storage: int
+) -> list[Piece]:
+    """The rectangles a storage covers, byte range by byte range.
+
+    The members' byte ranges cut the storage into strips; the life of a strip is the union of
+    its members' lives. Neighbouring strips with equal lives are one piece.
+    """
+    members = storages.members[storage]
+    windows = [
+        Interval(storages.offset[t], storages.offset[t] + index.nbytes[t]) for t in members
+    ]
+    lives = [_life(schedule, t) for t in members]
+    if all(window == windows[0] for window in windows):
+        return [_piece(life, windows[0]) for life in union(lives)]
+    cuts = sorted({edge for window in windows for edge in window})
+    pieces: list[Piece] = []
+    open_strips: dict[Interval, Interval] = {}
+    for strip in (Interval(a, b) for a, b in zip(cuts, cuts[1:], strict=False)):
+        alive = union([life for life, w in zip(lives, windows, strict=True) if w.contains(strip)])
+        pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
+        open_strips = {
+            life: Interval(open_strips[life].start, strip.stop) if life in open_strips else strip
+            for life in alive
+        }
+    return pieces + [_piece(life, window) for life, window in open_strips.items()]
+
+
+def _piece(life: Interval, window: Interval) -> Piece:
+    return Piece(life.start, life.stop, window.start, window.stop)
+
+
+def _life(schedule: Schedule, tensor: int) -> Interval:
+    last = schedule.last_use[tensor]
+    return Interval(schedule.born[tensor], min(last + 1, schedule.steps))

@@ -1,0 +1,147 @@
+"""Constant folding without values: what can be computed before the run becomes a parameter.
+
+Only the structure matters for memory: an op whose operands are all static runs once at load
+time, so its result is a parameter and sources that nothing else reads cost nothing (R9). An
+op that needs only its operands' shapes folds as soon as those are numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from peakfold.ir import Graph, Op, Region, Role, Tensor
+from peakfold.ops import lookup
+from peakfold.ops.spec import concrete
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The folding step; its fields are its options.
+
+    Attributes:
+        weights: also fold `cast` and `dequantize_linear` of a weight where the result has more
+            bytes than the weight. Off by default, since it multiplies the model's size.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph('''peakfold-graph 1
+        ... input x: float32[4]
+        ... constant w: float32[1,4]
+        ... v: float32[4] = reshape(w)
+        ... y: float32[4] = add(x, v)
+        ... output y''')
+        >>> folded = Fold()(g)
+        >>> [op.kind for op in folded.ops], folded["v"].role.value, "w" in folded.by_name
+        (['add'], 'parameter', False)
+    """
+
+    weights: bool = False
+
+    def __call__(self, graph: Graph) -> Graph:
+        """The folded graph; the same graph when there is nothing to fold."""
+        return _Folder(graph, self).run()
+
+
+class _Folder:
+    def __init__(self, graph: Graph, options: Fold) -> None:
+        self.graph = graph
+        self.options = options
+        fixed = {Role.PARAMETER, Role.CONSTANT}
+        self.static = {t.name for t in graph.tensors if t.role in fixed}
+        # Results that stem from shapes are small and never weights, however wide they become.
+        self.from_shape: set[str] = set()
+
+    def run(self) -> Graph:
+        kept: list[Op] = []
+        folded: set[str] = set()
+        for op in self.graph.ops:
+            if self._folds(op):
+                folded.update(op.results)
+                self.static.update(op.results)
+                if lookup(op.kind).shape_only or self.from_shape.intersection(op.operands):
+                    self.from_shape.update(op.results)
+            else:
+                kept.append(self._with_folded_bodies(op))
+        kept = [self._without_dead_captures(op) for op in kept]
+        used = {name for op in kept for name in (*op.operands, *op.results, *op.reads, *op.writes)}
+        used.update(self.graph.inputs, self.graph.outputs)
+        tensors = [self._tensor(t, folded) for t in self.graph.tensors if t.name in used]
+        first = [t for t in tensors if t.name in self.graph.inputs]
+        static = [t for t in tensors if t.role.static and t.name not in self.graph.inputs]
+        made = [t for t in tensors if not t.role.static and t.name not in self.graph.inputs]
+        unused = [
+            t for t in self.graph.tensors
+            if t.role is Role.PARAMETER and t.name not in used and not self._read(t.name)
+        ]  # fmt: skip
+        notes = self.graph.notes
+        if unused:
+            notes += (f"{len(unused)} parameters that nothing reads were dropped",)
+        return replace(
+            self.graph, tensors=(*first, *static, *made), ops=tuple(kept), notes=notes
+        )
+
+    def _read(self, name: str) -> bool:
+        return any(name in op.operands for op in self.graph.ops)
+
+    def _folds(self, op: Op) -> bool:
+        spec = lookup(op.kind)
+        if not (spec.known and spec.pure) or op.regions or op.writes or op.stated is not None:
+            return False
+        outputs = [self.graph[name] for name in op.results]
+        if not outputs or any(t.nbytes is None or t.name in self.graph.outputs for t in outputs):
+            return False
+        if spec.shape_only:
+            return all(concrete(self.graph[name]) is not None for name in op.operands)
+        if not all(name in self.static for name in op.operands):
+            return False
+        return not (spec.widens and not self.options.weights and self._grows(op))
+
+    def _grows(self, op: Op) -> bool:
+        """Whether folding would store more bytes than the weight it replaces."""
+        if op.inputs[0] in self.from_shape:
+            return False
+        result, source = self.graph[op.results[0]].nbytes, self.graph[op.inputs[0]].nbytes
+        return (result or 0) > (source or 0)
+
+    def _tensor(self, tensor: Tensor, folded: set[str]) -> Tensor:
+        is_constant = tensor.role is Role.CONSTANT and tensor.nbytes is not None
+        if tensor.name in folded or is_constant:
+            return replace(tensor, role=Role.PARAMETER)
+        return tensor
+
+    def _with_folded_bodies(self, op: Op) -> Op:
+        if not op.regions:
+            return op
+        bodies = []
+        for region in op.regions:
+            formal = region.graph
+            # What was folded outside is a parameter inside, too.
+            tensors = tuple(
+                replace(t, role=Role.PARAMETER)
+                if t.name in region.captures and t.name in self.static
+                else t
+                for t in formal.tensors
+            )
+            bodies.append(replace(region, graph=self.options(replace(formal, tensors=tensors))))
+        return replace(op, regions=tuple(bodies))
+
+    @staticmethod
+    def _without_dead_captures(op: Op) -> Op:
+        return op if not op.regions else replace(op, regions=tuple(map(_pruned, op.regions)))
+
+
+def _pruned(region: Region) -> Region:
+    """The region without captures that its folded body no longer reads."""
+    body = region.graph
+    used = {name for op in body.ops for name in op.operands} | set(body.outputs)
+    dead = {name for name in region.captures if name not in used}
+    if not dead:
+        return region
+    body = replace(
+        body,
+        tensors=tuple(t for t in body.tensors if t.name not in dead),
+        inputs=tuple(name for name in body.inputs if name not in dead),
+    )
+    return replace(
+        region, graph=body, captures=tuple(n for n in region.captures if n not in dead)
+    )
