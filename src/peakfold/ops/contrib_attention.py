@@ -40,7 +40,7 @@ def _fused_types(ctx: Context, past_at: int, element_at: int) -> Types:
     s = _fused_sizes(ctx, past_at)
     element, heads = dtype(ctx, element_at), integer(ctx, "num_heads")
     result = (element, (s.batch, s.steps, s.v_hidden))
-    if len(ctx.outputs) < 2:
+    if len(ctx.op.outputs) < 2:
         return (result,)
     length = number(s.steps) + s.past
     return (result, (element, (2, s.batch, heads, length, s.v_hidden // heads)))

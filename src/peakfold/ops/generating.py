@@ -58,9 +58,9 @@ def _constant(ctx: Context) -> Types:
 @tells
 def _constant_of_shape(ctx: Context) -> Types:
     element = named_dtype(ctx, "value_dtype")
-    if element is None and "value" in ctx.op.attrs:
-        raise CannotTell  # a fill value whose type the front end did not say
-    return ((element or FLOAT, needed(ints(ctx, "shape"))),)
+    if element is None:
+        raise CannotTell
+    return ((element, needed(ints(ctx, "shape"))),)
 
 
 @tells

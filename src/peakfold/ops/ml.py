@@ -128,7 +128,7 @@ def _category_mapper(ctx: Context) -> Types:
 @tells
 def _gradient(ctx: Context) -> Types:
     # One gradient per name in `xs`, which are the first operands.
-    return tuple((operand(ctx, at).dtype, dims(ctx, at)) for at in range(len(ctx.outputs)))
+    return tuple((operand(ctx, at).dtype, dims(ctx, at)) for at in range(len(ctx.op.outputs)))
 
 
 @tells

@@ -14,16 +14,16 @@ from peakfold.ops.spec import Context, CountRule, OpSpec
 from peakfold.ops.values import dims, dtype, integer, named_dtype, wanted
 
 
-def _in_inference(ctx: Context) -> bool:
+def _in_inference(ctx: Context) -> tuple[int, ...]:
     # Before version 14 training was told by asking for the statistics outputs.
     asked = any(wanted(ctx, at) for at in range(1, 5))
-    return not asked and ctx.int_attr("training_mode", 0) == 0
+    return () if asked or ctx.int_attr("training_mode", 0) else (0,)
 
 
 @tells
 def _batch_norm(ctx: Context) -> Types:
     statistics = (dtype(ctx, 3), dims(ctx, 3))
-    return ((dtype(ctx), dims(ctx)), *(statistics,) * (len(ctx.outputs) - 1))
+    return ((dtype(ctx), dims(ctx)), *(statistics,) * (len(ctx.op.outputs) - 1))
 
 
 @tells
@@ -42,7 +42,7 @@ def norm_row(kind: str, operations: int, workspace: CountRule = unknown) -> OpSp
 
 ROWS: Final = (
     # One scale and one shift per element: the statistics fold into them.
-    OpSpec("batch_normalization", _batch_norm, inplace=(0,), inplace_if=_in_inference,
+    OpSpec("batch_normalization", _batch_norm, inplace_if=_in_inference,
            workspace=zero, macs=zero, other_ops=per_input(2)),
     # Mean, subtraction, square, its mean, division, scale, shift.
     OpSpec("layer_normalization", _layer_norm, workspace=unknown, macs=zero,

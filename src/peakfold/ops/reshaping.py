@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from peakfold.ir.graph import ViewFact
-from peakfold.ir.types import Dim, Shape, element_count
+from peakfold.ir.types import DTYPES, Dim, Shape, element_count
 from peakfold.ops.rules import (
     BOOL,
     INT64,
@@ -31,7 +31,6 @@ from peakfold.ops.values import (
     CannotTell,
     dims,
     dtype,
-    given,
     integer,
     ints,
     needed,
@@ -138,12 +137,9 @@ def _dropout_view(ctx: Context) -> tuple[ViewFact, ...]:
 @tells
 def _dropout(ctx: Context) -> Types:
     shape = dims(ctx)
-    # Before version 10 the mask had X's type: only the operands of version 12 rule that out.
-    old = not given(ctx, 1) and not given(ctx, 2) and "seed" not in ctx.op.attrs
-    mask = ctx.outputs[1].dtype if len(ctx.outputs) > 1 and ctx.outputs[1] else None
-    if old:
-        return ((dtype(ctx), shape), None if mask is None or mask.bits is None else (mask, shape))
-    return ((dtype(ctx), shape), (BOOL, shape))
+    # Before version 10 the mask had X's type; the front end says so in `mask_dtype`.
+    mask = DTYPES.get(str(ctx.attr("mask_dtype")), BOOL)
+    return ((dtype(ctx), shape), (mask, shape))
 
 
 @tells

@@ -36,7 +36,7 @@ def tells(rule: Callable[[Context], Types]) -> ShapeRule:
             types = rule(ctx)
         except _STOPS:
             return None
-        count = len(ctx.outputs)
+        count = len(ctx.op.outputs)
         types = tuple(t if t is None or _sane(t[1]) else None for t in types)
         return (types + (None,) * count)[:count]
 

@@ -125,7 +125,7 @@ def _pieces(ctx: Context, size: int) -> tuple[int, ...]:
         if sum(stated) != size or min(stated, default=0) < 0:
             raise CannotTell
         return stated
-    parts = integer(ctx, "num_outputs", len(ctx.outputs))
+    parts = integer(ctx, "num_outputs", len(ctx.op.outputs))
     each = -(-size // parts)
     return tuple(max(min(each, size - at * each), 0) for at in range(parts))
 

@@ -26,7 +26,8 @@ class Context:
     Attributes:
         inputs: tensors by position; `None` for an absent optional input.
         outputs: tensors by position; `None` for an output nobody asked for. While shapes are
-            being inferred, outputs carry no shape yet and shape functions must not read them.
+            being inferred there may be none, or they carry no shape yet: shape functions
+            must not read them, and count outputs by `op.outputs`.
     """
 
     op: Op
@@ -69,6 +70,7 @@ def concrete(tensor: Tensor | None) -> tuple[int, ...] | None:
 ShapeRule = Callable[[Context], tuple[OutputType | None, ...] | None]
 ViewRule = Callable[[Context], tuple[ViewFact, ...]]
 CountRule = Callable[[Context], int | None]
+InplaceRule = Callable[[Context], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class OpSpec:
         shape: output types from input types and attributes; `None` = cannot tell.
         inplace: positions of inputs whose element k is all that output 0's element k depends
             on among that input's elements, so output 0 may be written over it when shape and
-            element width agree (`(-1,)` = every input, for variadic ops). Ask
-            `inplace_inputs`, which applies `inplace_if` and expands `-1`.
-        inplace_if: when given, `inplace` holds only for ops where this is true (batch
+            element width agree (`(-1,)` = every input, for variadic ops). True for every op
+            of the kind; ask `inplace_inputs`, which adds `inplace_if` and expands `-1`.
+        inplace_if: further such positions, true of some ops of the kind only (batch
             normalisation outside training).
         views: outputs that are byte ranges of an input (alias or copy is the planner's choice).
         parts: inputs that are byte ranges of output 0 (concatenation); `ViewFact.offset` is
@@ -100,7 +102,7 @@ class OpSpec:
     kind: str
     shape: ShapeRule | None = None
     inplace: tuple[int, ...] = ()
-    inplace_if: Callable[[Context], bool] | None = None
+    inplace_if: InplaceRule | None = None
     views: ViewRule | None = None
     parts: ViewRule | None = None
     workspace: CountRule | None = None
@@ -126,7 +128,7 @@ class OpSpec:
             >>> OpSpec("sum", inplace=(-1,)).inplace_inputs(ctx)
             (0, 2)
         """
-        if not self.inplace or (self.inplace_if is not None and not self.inplace_if(ctx)):
-            return ()
-        positions = range(len(ctx.inputs)) if self.inplace == (-1,) else self.inplace
+        positions = tuple(range(len(ctx.inputs))) if self.inplace == (-1,) else self.inplace
+        if self.inplace_if is not None:
+            positions += self.inplace_if(ctx)
         return tuple(p for p in positions if p < len(ctx.inputs) and ctx.inputs[p] is not None)

@@ -6,9 +6,9 @@ attribute in one version and as an operand in the next looks the same to every r
 functions read attributes only. An operand that is present while its attribute is not has a
 value nobody knows: the readers here then stop the rule, which answers "cannot tell".
 
-Two conventions for attributes that hold a tensor (``value`` of Constant and ConstantOfShape):
-a front end writes ``value_dtype`` (name of the element type) and, for Constant,
-``value_shape``.
+Attributes that hold a tensor (``value`` of Constant and ConstantOfShape) have no form in the
+IR: a front end writes ``value_dtype`` (the element type's name; float32 for a ConstantOfShape
+without a value) and, for Constant, ``value_shape``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def given(ctx: Context, position: int) -> bool:
 
 def wanted(ctx: Context, position: int) -> bool:
     """Whether somebody asked for an output."""
-    return position < len(ctx.outputs) and ctx.outputs[position] is not None
+    return position < len(ctx.op.outputs) and bool(ctx.op.outputs[position])
 
 
 def operand(ctx: Context, position: int) -> Tensor:
@@ -168,7 +168,8 @@ def ints(ctx: Context, name: str) -> tuple[int, ...] | None:
     found = numbers(ctx, name)
     if found is None:
         return None
-    if any(isinstance(v, float) for v in found):
+    # OneHot's depth may be written as a floating-point number.
+    if any(v != int(v) for v in found):
         raise CannotTell
     return tuple(int(v) for v in found)
 

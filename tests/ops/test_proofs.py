@@ -1,0 +1,157 @@
+"""Rows are proven, not trusted: every claim of in place, view or part is tried on real data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from peakfold.ir.graph import ViewFact
+from peakfold.ops import KINDS, lookup
+
+from .instances import every_instance, floats, make
+from .proofs import (
+    Instance,
+    claimed_inplace,
+    disproof_of_inplace,
+    disproof_of_ranges,
+    instance_of_case,
+    missed_view,
+)
+
+pytestmark = [
+    pytest.mark.req("R22", "R46"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+class Proven:
+    """What the instances proved, and what they disproved."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self.inplace: set[tuple[str, int]] = set()
+        self.ranges: set[tuple[str, str]] = set()
+        self.tried = 0
+
+    def add(self, instance: Instance) -> None:
+        results = instance.run(instance.feeds)
+        ctx = instance.context(results)
+        spec = lookup(ctx.op.kind)
+        self.tried += 1
+        for at in claimed_inplace(spec, ctx):
+            wrong, sensitive = disproof_of_inplace(instance, at)
+            if wrong:
+                self.wrong.append(wrong)
+            elif sensitive:
+                self.inplace.add((spec.kind, at))
+        wrong_ranges, made = disproof_of_ranges(spec, instance)
+        self.wrong += wrong_ranges
+        self.ranges |= {(spec.kind, what) for what in made}
+
+
+@pytest.fixture(scope="module")
+def generated() -> list[Instance]:
+    return every_instance()
+
+
+@pytest.fixture(scope="module")
+def proven(generated) -> Proven:
+    found = Proven()
+    for instance in generated:
+        found.add(instance)
+    return found
+
+
+def test_no_generated_instance_contradicts_a_row(proven):
+    assert proven.tried > 1000
+    assert not proven.wrong, "\n".join(proven.wrong[:20])
+
+
+def test_every_claim_of_every_row_is_proven_by_a_generated_instance(proven):
+    missing = []
+    for kind in KINDS:
+        spec = lookup(kind)
+        positions = (0, 1) if spec.inplace == (-1,) else spec.inplace
+        positions += (0,) if spec.inplace_if is not None else ()
+        missing += [(kind, at) for at in positions if (kind, at) not in proven.inplace]
+        for what in ("views", "parts"):
+            if getattr(spec, what) is not None and (kind, what) not in proven.ranges:
+                missing.append((kind, what))
+    assert not missing
+
+
+def test_no_contiguous_piece_is_missed(generated):
+    movers = {"Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile"}
+    missed = [
+        instance.label
+        for instance in generated
+        if instance.node.op_type in movers
+        and instance.feeds["i0"].dtype == np.float32
+        and missed_view(instance, lookup(instance.node.op_type.lower()))
+    ]
+    assert not missed
+
+
+def test_no_backend_case_contradicts_a_row(cases):
+    cases = [case for case in cases if len(case.model.graph.node) == 1]
+    found, unusable = Proven(), 0
+    for case in cases:
+        for instance in instance_of_case(case):
+            if not all(isinstance(v, np.ndarray) for v in instance.feeds.values()):
+                unusable += 1  # sequences and optionals: opaque, nothing is claimed of them
+                continue
+            if "training" in case.name or "random" in case.name or "bernoulli" in case.name:
+                unusable += 1  # two runs differ
+                continue
+            try:
+                instance.run(instance.feeds)
+            except Exception:  # a kernel the reference evaluator lacks
+                unusable += 1
+                continue
+            found.add(instance)
+    print(f"{found.tried} cases, {len(found.inplace)} in-place claims, {unusable} not usable")
+    assert not found.wrong, "\n".join(found.wrong[:20])
+    assert found.tried > 1300
+
+
+SQUARE = floats((3, 3))
+WRONG_INPLACE = [
+    make("Softmax", SQUARE),
+    make("CumSum", SQUARE, np.array(0)),
+    make("MatMul", SQUARE, floats((3, 3), 1)),
+    make("LayerNormalization", SQUARE, floats((3,), 1)),
+    make("Transpose", SQUARE),
+    make("ReverseSequence", SQUARE, np.array([2, 3, 1], np.int64)),
+    make("BatchNormalization", SQUARE, *[floats((3,), n) for n in range(4)], opset=15,
+         training_mode=1, outputs=3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("instance", WRONG_INPLACE, ids=lambda i: i.node.op_type)
+def test_a_wrong_inplace_claim_is_caught(instance):
+    ctx = instance.context(instance.run(instance.feeds))
+    assert lookup(ctx.op.kind).inplace_inputs(ctx) == ()
+    wrong_row = replace(lookup(ctx.op.kind), inplace=(0,), inplace_if=None)
+    assert claimed_inplace(wrong_row, ctx) == [0]
+    assert disproof_of_inplace(instance, 0)[0]
+
+
+@pytest.mark.parametrize(
+    ("instance", "fact", "what"),
+    [
+        (make("Transpose", floats((2, 3))), ViewFact(0, 0, 0), "views"),
+        (make("Slice", floats((4, 3)), np.array([1]), np.array([3])), ViewFact(0, 0, 0), "views"),
+        (make("Concat", floats((2,)), floats((2,), 1), axis=0), ViewFact(0, 1, 4), "parts"),
+        (make("Concat", floats((2, 1)), floats((2, 1), 1), axis=1), ViewFact(0, 1, 8), "parts"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_wrong_range_is_caught(instance, fact, what):
+    ctx = instance.context(instance.run(instance.feeds))
+    wrong_row = replace(lookup(ctx.op.kind), **{what: lambda _ctx: (fact,)})
+    wrong, made = disproof_of_ranges(wrong_row, instance)
+    assert made == {what} or what in made
+    assert wrong
