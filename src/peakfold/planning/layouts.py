@@ -1,0 +1,206 @@
+"""The five modes: from a study to blocks with offsets.
+
+    naive    every result in a buffer of its own, views too
+    inplace  naive, with in-place results and views
+    share    objects handed from tenant to tenant; no views, nothing in place
+    both     share with in-place results and views
+    arena    offsets in one arena, with in-place results, views and zero-copy concatenation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from peakfold.analysis import make_schedule
+from peakfold.packing import STRATEGIES, Problem, pack, peak_load
+from peakfold.packing.objects import Assignment, assign_objects, objects_bound
+from peakfold.planning.counter import CounterPlan, TraceRow, count_references
+from peakfold.planning.decisions import Block, Timeline, timeline
+from peakfold.planning.options import COUNTER
+from peakfold.planning.plan import Mode
+from peakfold.planning.storage import Aliasing
+from peakfold.planning.study import Study
+
+# Objects are searched by quadratic heuristics up to this many buffers, in one pass above it.
+_MANY = 20_000
+# How many concatenations are tried one by one when taking all of them in does not pay.
+_HOME_TRIALS = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Blocks with offsets: one finished way to lay a graph out.
+
+    Attributes:
+        total: bytes of the arena, or of all objects together.
+        offsets: per block of the timeline.
+        objects: per block, its shared object; `None` in mode `arena`.
+        bound: no layout of this family for these blocks is smaller.
+        optimal: `total` is proven to be the smallest of its family for these blocks.
+    """
+
+    mode: Mode
+    strategy: str
+    timeline: Timeline
+    total: int
+    offsets: tuple[int, ...]
+    objects: tuple[int, ...] | None
+    bound: int
+    optimal: bool
+
+
+def _aliasing(study: Study) -> Aliasing:
+    options = study.options
+    return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
+
+
+NOTHING = Aliasing(inplace=False, views=False)
+
+
+def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
+    """The layout of one mode.
+
+    Args:
+        study: the prepared graph.
+        mode: which family and which sharing.
+        strategy: ``best`` or a named algorithm of that family.
+    """
+    if mode == "arena":
+        return _arena(study, strategy)
+    if mode in ("naive", "inplace"):
+        played = study.play(NOTHING if mode == "naive" else _aliasing(study))
+        return _each_alone(played, mode)
+    choices = [NOTHING]
+    if mode == "both":
+        # More sharing inside storages can cost more between them, so less is tried, too.
+        full = _aliasing(study)
+        choices = list(dict.fromkeys([full, replace(full, inplace=False), NOTHING]))
+    layouts = [_objects(study, mode, strategy, choice) for choice in choices]
+    return min(layouts, key=lambda layout: layout.total)
+
+
+def _each_alone(played: Timeline, mode: Mode) -> Layout:
+    sizes = [block.size for block in played.blocks]
+    offsets = np.cumsum([0, *sizes], dtype=np.int64).tolist()
+    objects = tuple(range(len(sizes)))
+    total = offsets.pop()
+    return Layout(mode, mode, played, total, tuple(offsets), objects, total, False)
+
+
+def _objects(study: Study, mode: Mode, strategy: str, aliasing: Aliasing) -> Layout:
+    found: list[Layout] = []
+    if study.options.share == "equal" and strategy == "best":
+        strategy = "equality"
+    if strategy in ("best", COUNTER) or study.options.share != "any":
+        if strategy in ("best", COUNTER):
+            counted = _count(study, aliasing, trace=False)
+            found.append(_of_counter(study, mode, counted))
+        if strategy == COUNTER or study.options.share == "nnvm":
+            return found[0]
+    played = study.play(aliasing)
+    problem = played.hulls(study.policies.align)
+    if strategy == "best" and problem.buffers > _MANY:
+        strategy = "in-order"
+    assignment = assign_objects(problem, strategy)
+    found.append(_of_assignment(mode, played, problem, assignment))
+    return min(found, key=lambda layout: layout.total)
+
+
+def _of_assignment(
+    mode: Mode, played: Timeline, problem: Problem, assignment: Assignment
+) -> Layout:
+    bound = objects_bound(problem)
+    return Layout(
+        mode, assignment.strategy, played, assignment.total, assignment.offsets(),
+        assignment.ids, bound, assignment.total == bound,
+    )  # fmt: skip
+
+
+def _count(study: Study, aliasing: Aliasing, *, trace: bool) -> CounterPlan:
+    schedule = make_schedule(study.index, study.order, study.policies)
+    return count_references(
+        study.index, schedule, study.policies, study.facts, share=study.options.share,
+        inplace=aliasing.inplace, views=aliasing.views, trace=trace,
+    )  # fmt: skip
+
+
+def trace_rows(study: Study, mode: Mode) -> tuple[CounterPlan, list[TraceRow]]:
+    """The step table of the reference-counting planner for a mode."""
+    aliasing = NOTHING if mode in ("naive", "share") else _aliasing(study)
+    counted = _count(study, aliasing, trace=True)
+    return counted, counted.rows
+
+
+def _of_counter(study: Study, mode: Mode, counted: CounterPlan) -> Layout:
+    schedule = make_schedule(study.index, study.order, study.policies)
+    played = timeline(study.index, schedule, counted.storages, study.policies, study.facts)
+    sizes = list(counted.sizes)
+    ids = [_object_of(block, counted, sizes) for block in played.blocks]
+    assignment = Assignment(tuple(ids), tuple(sizes), COUNTER)
+    return _of_assignment(mode, played, played.hulls(study.policies.align), assignment)
+
+
+def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
+    if block.storage >= 0:
+        return counted.object_of[block.storage]
+    if block.workspace >= 0:
+        return counted.workspace_object[block.workspace]
+    sizes.append(block.size)  # a copy made after the last step
+    return len(sizes) - 1
+
+
+def _arena(study: Study, strategy: str) -> Layout:
+    aliasing = _aliasing(study)
+    if aliasing.views and study.options.zero_copy and study.target.zero_copy_concat:
+        aliasing = replace(aliasing, homes=_choose_homes(study, aliasing))
+    played = study.play(aliasing)
+    problem = played.problem(study.policies.align)
+    packing = pack(
+        problem, strategy=strategy, time_limit=study.options.time_limit, seed=study.options.seed
+    )
+    return Layout(
+        "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
+        None, packing.lower_bound, packing.optimal,
+    )  # fmt: skip
+
+
+def _choose_homes(study: Study, aliasing: Aliasing) -> frozenset[int]:
+    """Concatenations worth taking their parts in: only where the packed peak really falls."""
+    candidates = [op for op, fact in enumerate(study.facts) if fact.parts]
+    if not candidates:
+        return frozenset()
+
+    def height(homes: frozenset[int]) -> int:
+        return _quick_height(study.play(replace(aliasing, homes=homes)), study.policies.align)
+
+    best, best_height = frozenset[int](), height(frozenset())
+    if best_height <= study.any_order:
+        return best
+    every = frozenset(candidates)
+    if (tried := height(every)) < best_height:
+        best, best_height = every, tried
+    elif len(candidates) <= _HOME_TRIALS:
+        for op in candidates:
+            if (tried := height(best | {op})) < best_height:
+                best, best_height = best | {op}, tried
+    return best
+
+
+def _quick_height(played: Timeline, align: int) -> int:
+    problem = played.problem(align)
+    bound = peak_load(problem)
+    best: int | None = None
+    for name in ("by-size", "by-breadth"):
+        height = _height(problem, STRATEGIES[name](problem))
+        best = height if best is None else min(best, height)
+        if best <= bound:
+            break
+    return best or 0
+
+
+def _height(problem: Problem, offsets: Sequence[int] | np.ndarray) -> int:
+    ends = np.asarray(offsets, dtype=np.int64) + problem.size
+    return int(ends.max(initial=0))

@@ -1,0 +1,86 @@
+"""Everything a user may ask of a plan, as one frozen record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peakfold.analysis import Policies
+from peakfold.errors import UsageError
+from peakfold.packing import STRATEGIES
+from peakfold.packing.objects import OBJECT_STRATEGIES
+from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
+from peakfold.planning.plan import MODES, Mode
+from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
+
+COUNTER = "counter"
+ARENA_STRATEGIES: tuple[str, ...] = ("best", *STRATEGIES)
+SHARE_STRATEGIES: tuple[str, ...] = (*OBJECT_STRATEGIES, COUNTER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Options of `plan`; the command line's flags carry the same names.
+
+    Attributes:
+        target: name of the runtime's rules.
+        mode: which plan to write; the summary always reports all five.
+        strategy: ``best`` or a named algorithm of the mode's family.
+        share: who may follow whom in a shared object (modes `share` and `both`).
+        inputs, outputs, align: override the target's policies.
+        inplace, views, zero_copy: switch a kind of sharing off everywhere.
+        fold: compute before the run what needs no input.
+        fold_weights: also fold conversions that make a weight larger.
+        budget: bytes the arena may take; `None` = no budget.
+        time_limit: seconds for the search that follows the greedy packers.
+        seed: of randomised search.
+        trace: keep the step table of the reference-counting planner.
+    """
+
+    target: str = "generic"
+    mode: Mode = "arena"
+    strategy: str = "best"
+    share: SharePolicy = "any"
+    inputs: InputPolicy | None = None
+    outputs: OutputPolicy | None = None
+    align: int | None = None
+    inplace: bool = True
+    views: bool = True
+    zero_copy: bool = True
+    fold: bool = True
+    fold_weights: bool = False
+    budget: int | None = None
+    time_limit: float = 5.0
+    seed: int = 0
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.mode, MODES, "mode")
+        _require(self.share, SHARE_POLICIES, "share policy")
+        if self.inputs is not None:
+            _require(self.inputs, INPUT_POLICIES, "input policy")
+        if self.outputs is not None:
+            _require(self.outputs, OUTPUT_POLICIES, "output policy")
+        if self.mode == "arena":
+            _require(self.strategy, ARENA_STRATEGIES, "strategy of mode arena")
+        elif self.mode in ("share", "both"):
+            _require(self.strategy, SHARE_STRATEGIES, f"strategy of mode {self.mode}")
+        elif self.strategy != "best":
+            raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
+        if self.share != "any" and self.strategy not in ("best", COUNTER):
+            raise UsageError(
+                f"strategy {self.strategy!r} knows no share policy {self.share!r}",
+                hint="leave --strategy out, or use --strategy counter",
+            )
+
+    def policies(self, target: Target) -> Policies:
+        """The policies in force: the options', or else the target's."""
+        return Policies(
+            inputs=self.inputs or target.inputs,
+            outputs=self.outputs or target.outputs,
+            align=target.align if self.align is None else self.align,
+        )
+
+
+def _require(value: str, known: tuple[str, ...], what: str) -> None:
+    if value not in known:
+        raise UsageError(f"no {what} {value!r}", hint=f"known: {', '.join(known)}")

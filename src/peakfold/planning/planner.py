@@ -1,0 +1,218 @@
+"""Graph in, plan out: studies the graph, lays it out in every mode, writes the asked one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+
+from peakfold.analysis import static_bytes, unsupported
+from peakfold.frontends.bindings import Bindings
+from peakfold.ir import Graph, check_graph
+from peakfold.packing.objects import objects_bound
+from peakfold.planning.counter import CounterPlan
+from peakfold.planning.decisions import Block
+from peakfold.planning.layouts import Layout, make_layout, trace_rows
+from peakfold.planning.options import PlanOptions
+from peakfold.planning.plan import (
+    MODES,
+    SCHEMA,
+    BindingsRecord,
+    Bound,
+    ExternalBuffer,
+    GraphId,
+    Live,
+    Mode,
+    Place,
+    Plan,
+    PlannedAlias,
+    PlannedBuffer,
+    PoliciesRecord,
+    Proof,
+)
+from peakfold.planning.study import Study, prepare
+from peakfold.planning.summary import Summary
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanResult:
+    """A plan and all that was learnt on the way to it.
+
+    Attributes:
+        plan: the artefact.
+        summary: every figure, by its contract name.
+        study: the prepared graph.
+        layouts: the layout of every mode.
+        trace: the reference-counting run, when it was asked for.
+    """
+
+    plan: Plan
+    summary: Summary
+    study: Study
+    layouts: dict[Mode, Layout]
+    trace: CounterPlan | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that the plan records."""
+        return self.layouts[self.plan.mode]
+
+
+def make_plan(
+    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None
+) -> PlanResult:
+    """Plan a graph's memory.
+
+    Args:
+        graph: as loaded; every dimension a number.
+        options: what is asked; defaults to an arena for the generic target.
+        bindings: recorded in the plan, so that `verify` can load the same graph again.
+
+    Raises:
+        ModelError: the graph is not well formed, or a size is not known.
+        UsageError: options that do not go together.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\n"
+        ...                 "y: int8[64] = relu(x)\\nz: int8[64] = relu(y)\\noutput z")
+        >>> result = make_plan(g)
+        >>> result.summary.naive_bytes, result.summary.arena_bytes, result.summary.optimal
+        (128, 64, True)
+    """
+    options = options or PlanOptions()
+    check_graph(graph)
+    study = prepare(graph, options, _plan_body)
+    layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
+    plan = _write(study, layouts[options.mode], bindings or Bindings())
+    trace = trace_rows(study, options.mode)[0] if options.trace else None
+    return PlanResult(plan, _summarise(study, layouts, plan), study, layouts, trace)
+
+
+def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
+    study = prepare(graph, options, _plan_body)
+    return _write(study, make_layout(study, "arena"), Bindings())
+
+
+def _strategy(options: PlanOptions, mode: Mode) -> str:
+    return options.strategy if mode == options.mode else "best"
+
+
+def _write(study: Study, layout: Layout, bindings: Bindings) -> Plan:
+    storages = layout.timeline.storages
+    names = study.index.name
+    return Plan(
+        schema=SCHEMA,
+        version=metadata.version("peakfold"),
+        graph=GraphId(
+            name=study.source.name, format=study.source.source, source=study.source.digest,
+            digest=study.graph.digest,
+        ),
+        bindings=BindingsRecord(
+            dims=dict(sorted(bindings.dims.items())),
+            shapes={name: str(shape) for name, shape in sorted(bindings.shapes.items())},
+        ),
+        recipe=list(study.recipe),
+        target=study.target.name,
+        policies=PoliciesRecord(
+            inputs=study.policies.inputs, outputs=study.policies.outputs,
+            align=study.policies.align,
+        ),
+        mode=layout.mode,
+        strategy=layout.strategy,
+        order=list(study.order),
+        lanes=1,
+        arena_bytes=layout.total,
+        buffers=[_buffer(study, layout, at) for at in range(len(layout.timeline.blocks))],
+        external=[
+            ExternalBuffer(tensors=_places(study, layout, storage))
+            for storage, members in enumerate(storages.members)
+            if members and storages.external[storage]
+        ],
+        aliases=[
+            PlannedAlias(op=a.op, output=names(a.output), input=names(a.input), how=a.how)
+            for a in storages.aliases
+        ],
+        copies=[names(t) for t in storages.copies]
+        + [names(b.copy) for b in layout.timeline.blocks if b.copy >= 0],
+        bound=Bound(
+            offsets=layout.timeline.peak if layout.objects is not None else layout.bound,
+            objects=objects_bound(layout.timeline.hulls(study.policies.align)),
+            any_order=study.any_order,
+        ),
+        proof=Proof(packing=layout.optimal, order=layout.total == study.any_order),
+        workspace_known=study.workspace_known,
+        unsupported=unsupported(study.graph),
+        opaque=[names(t) for t in sorted(study.index.opaque)],
+        bodies=list(study.bodies),
+        seed=study.options.seed,
+    )  # fmt: skip
+
+
+def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
+    block: Block = layout.timeline.blocks[at]
+    live = [Live(start=p.start, stop=p.stop, lower=p.lower, upper=p.upper) for p in block.pieces]
+    obj = None if layout.objects is None else layout.objects[at]
+    offset = layout.offsets[at]
+    if block.workspace >= 0:
+        return PlannedBuffer(
+            what="workspace", offset=offset, size=block.size, live=live, op=block.workspace,
+            object=obj,
+        )  # fmt: skip
+    if block.copy >= 0:
+        nbytes = study.index.nbytes[block.copy]
+        places = [Place(tensor=study.index.name(block.copy), offset=0, nbytes=nbytes)]
+        return PlannedBuffer(
+            what="copy", offset=offset, size=block.size, live=live, tensors=places, object=obj
+        )
+    places = _places(study, layout, block.storage)
+    return PlannedBuffer(
+        what="tensor", offset=offset, size=block.size, live=live, tensors=places, object=obj
+    )
+
+
+def _places(study: Study, layout: Layout, storage: int) -> list[Place]:
+    storages = layout.timeline.storages
+    return [
+        Place(
+            tensor=study.index.name(t), offset=storages.offset[t], nbytes=study.index.nbytes[t]
+        )
+        for t in storages.members[storage]
+    ]  # fmt: skip
+
+
+def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary:
+    arena, index = layouts["arena"], study.index
+    bound = arena.bound
+    chosen = layouts[plan.mode].timeline
+    ops = study.graph.ops
+    peak_op = ops[study.order[chosen.peak_step]].name if ops else None
+    totals = {mode: layout.total for mode, layout in layouts.items()}
+    both = layouts["both"]
+    return Summary(
+        naive_bytes=totals["naive"],
+        inplace_bytes=totals["inplace"],
+        share_bytes=totals["share"],
+        both_bytes=totals["both"],
+        arena_bytes=totals["arena"],
+        lower_bound_bytes=bound,
+        objects_bound_bytes=both.bound,
+        any_order_bound_bytes=study.any_order,
+        gap=(arena.total - bound) / bound if bound else 0.0,
+        optimal=arena.optimal,
+        order_optimal=arena.total == study.any_order,
+        workspace_known=study.workspace_known,
+        order="file",
+        lanes=1,
+        static_bytes=sum(static_bytes(study.graph).values()),
+        input_bytes=sum(index.nbytes[t] for t in index.inputs if not index.static[t]),
+        output_bytes=sum(index.nbytes[t] for t in dict.fromkeys(index.outputs)),
+        peak_op=peak_op,
+        mode=plan.mode,
+        strategy=plan.strategy,
+        plan_bytes=plan.arena_bytes,
+        zero_copy_concats=len(arena.timeline.storages.homed),
+        copies=len(plan.copies),
+        opaque_tensors=len(plan.opaque),
+        budget_bytes=study.options.budget,
+        fits=None if study.options.budget is None else plan.arena_bytes <= study.options.budget,
+    )

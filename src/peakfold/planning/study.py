@@ -1,0 +1,127 @@
+"""A graph made ready for planning: recipe applied, index built, bodies planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from peakfold.analysis import (
+    Facts,
+    Index,
+    Policies,
+    any_order_bound,
+    file_order,
+    op_facts,
+    slot_bytes,
+)
+from peakfold.errors import InvalidPlan
+from peakfold.ir import Graph, Op
+from peakfold.planning.decisions import Decisions, Timeline, simulate
+from peakfold.planning.options import PlanOptions
+from peakfold.planning.plan import BodyPlan, Plan
+from peakfold.planning.storage import Aliasing
+from peakfold.target import Target, load_target
+from peakfold.transform import Fold
+from peakfold.units import round_up
+
+PlanBody = Callable[[Graph, PlanOptions], Plan]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """What every layout of one graph needs.
+
+    Attributes:
+        graph: after the recipe.
+        recipe: the steps that were applied, as the plan records them.
+        facts: per op; the workspace of control flow is filled in from its bodies' plans.
+        bodies: plans of all bodies.
+        workspace_known: whether every op's scratch is known.
+        any_order: lower bound for every order.
+    """
+
+    source: Graph
+    graph: Graph
+    recipe: tuple[str, ...]
+    target: Target
+    options: PlanOptions
+    policies: Policies
+    index: Index
+    facts: tuple[Facts, ...]
+    bodies: tuple[BodyPlan, ...]
+    order: tuple[int, ...]
+    workspace_known: bool
+    any_order: int
+
+    def play(self, aliasing: Aliasing) -> Timeline:
+        """The timeline of the study's order under some sharing."""
+        decisions = Decisions(order=self.order, aliasing=aliasing)
+        return simulate(self.index, decisions, self.policies, self.facts)
+
+
+def recipe_of(options: PlanOptions) -> tuple[str, ...]:
+    """The graph steps that options ask for, by the names a plan records."""
+    if not options.fold:
+        return ()
+    return ("fold-weights",) if options.fold_weights else ("fold",)
+
+
+def apply_recipe(graph: Graph, recipe: tuple[str, ...]) -> Graph:
+    """Replay recorded graph steps.
+
+    Raises:
+        InvalidPlan: a step this version does not know.
+    """
+    steps = {"fold": Fold(), "fold-weights": Fold(weights=True)}
+    for name in recipe:
+        if name not in steps:
+            raise InvalidPlan(f"its recipe has the unknown step {name!r}")
+        graph = steps[name](graph)
+    return graph
+
+
+def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
+    """Make a graph ready for planning.
+
+    Args:
+        source: the graph as loaded.
+        options: what is asked.
+        plan_body: plans a body of control flow.
+
+    Raises:
+        ModelError: a tensor whose size is not known.
+        UsageError: an unknown target.
+    """
+    target = load_target(options.target)
+    policies = options.policies(target)
+    recipe = recipe_of(options)
+    graph = apply_recipe(source, recipe)
+    index = Index.of(graph)
+    inner = replace(
+        options, mode="arena", strategy="best", inputs="external", outputs="external",
+        fold=False, budget=None, trace=False,
+    )  # fmt: skip
+    facts: list[Facts] = []
+    bodies: list[BodyPlan] = []
+    for at, op in enumerate(graph.ops):
+        fact = op_facts(graph, op, target)
+        if op.regions:
+            plans = [plan_body(region.graph, inner) for region in op.regions]
+            bodies += [BodyPlan(op=at, region=n, plan=plan) for n, plan in enumerate(plans)]
+            fact = replace(fact, workspace=body_workspace(op, plans, policies.align))
+        facts.append(fact)
+    known = all(fact.workspace is not None for fact in facts)
+    return Study(
+        source, graph, recipe, target, options, policies, index, tuple(facts), tuple(bodies),
+        file_order(index), known and all(body.plan.workspace_known for body in bodies),
+        any_order_bound(index, policies, facts),
+    )  # fmt: skip
+
+
+def body_workspace(op: Op, plans: list[Plan], align: int) -> int:
+    """Scratch of a control-flow op: the largest body's arena and what is kept beside it."""
+    needs = [
+        round_up(plan.arena_bytes, align) + slot_bytes(op, region, align)
+        for plan, region in zip(plans, op.regions, strict=True)
+    ]
+    return max(needs, default=0)

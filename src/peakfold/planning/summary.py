@@ -1,0 +1,61 @@
+"""Every figure of a plan under its contract name; exact bytes, `None` = not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of a plan.
+
+    All ``*_bytes`` are padded to the plan's alignment, except static, input and output bytes,
+    which are exact and stand beside the arena.
+
+    Attributes:
+        naive_bytes: every op result, views too, in a buffer of its own.
+        inplace_bytes: naive with in-place results and views.
+        share_bytes: shared objects without them.
+        both_bytes: shared objects with them.
+        arena_bytes: offsets in one arena, with in-place results and views.
+        lower_bound_bytes: no offsets for this order and these buffers need less.
+        objects_bound_bytes: no shared objects for this order and these buffers need less.
+        any_order_bound_bytes: no order and no sharing needs less.
+        gap: ``(arena - lower bound) / lower bound``; 0 when the bound is 0.
+        optimal: the packing is proven minimal for this order.
+        order_optimal: no order of this graph does better.
+        workspace_known: whether every op's scratch is known and counted.
+        peak_op: the op at which the chosen plan's live bytes peak.
+        plan_bytes: bytes of the plan that was asked for (`mode`).
+        zero_copy_concats: concatenations whose parts are written in place.
+        copies: outputs the runtime must copy.
+        opaque_tensors: values whose size no graph states, outside every figure here.
+        fits: whether `plan_bytes` is within `budget_bytes`; `None` without a budget.
+    """
+
+    naive_bytes: int
+    inplace_bytes: int
+    share_bytes: int
+    both_bytes: int
+    arena_bytes: int
+    lower_bound_bytes: int
+    objects_bound_bytes: int
+    any_order_bound_bytes: int
+    gap: float
+    optimal: bool
+    order_optimal: bool
+    workspace_known: bool
+    order: str
+    lanes: int
+    static_bytes: int
+    input_bytes: int
+    output_bytes: int
+    peak_op: str | None
+    mode: str
+    strategy: str
+    plan_bytes: int
+    zero_copy_concats: int
+    copies: int
+    opaque_tensors: int
+    budget_bytes: int | None
+    fits: bool | None
