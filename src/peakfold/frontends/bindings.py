@@ -88,7 +88,9 @@ class Bindings:
             for dim, number in zip(declared, given.dims, strict=True):
                 fixed = self.dims.get(dim, bound.get(dim, number)) if isinstance(dim, str) else dim
                 if fixed != number:
-                    raise UsageError(f"--shape {name}={given}: the model fixes {fixed}, not {number}")
+                    raise UsageError(
+                        f"--shape {name}={given}: the model fixes {fixed}, not {number}"
+                    )
                 if isinstance(dim, str):
                     bound[dim] = number
         return given.dims, bound

@@ -206,7 +206,8 @@ def _walk_carried(
         walk(inner)
         results = [inner.proto_of(info.name) for info in body.output[skip : skip + len(carried)]]
         changed = [
-            dtype_and_shape(one)[1] is not None and dtype_and_shape(one)[1] != dtype_and_shape(two)[1]
+            dtype_and_shape(one)[1] is not None
+            and dtype_and_shape(one)[1] != dtype_and_shape(two)[1]
             for one, two in zip(carried, results, strict=True)
         ]
         if not any(changed):

@@ -34,8 +34,10 @@ class OnnxFile:
 
     def opset(self, domain: str = "") -> int:
         """The imported version of a domain; 1 when it is not imported."""
-        versions = {entry.domain or "": entry.version for entry in self.model.opset_import}
-        return versions.get(domain, versions.get("ai.onnx", 1) if domain == "" else 1)
+        versions: dict[str, int] = {e.domain: e.version for e in self.model.opset_import}
+        if domain == "" and domain not in versions:
+            return versions.get("ai.onnx", 1)
+        return versions.get(domain, 1)
 
     def array(self, tensor: TensorProto) -> NDArray[np.generic]:
         """The value of a (small) tensor, read from the external file if it lies there.

@@ -7,7 +7,6 @@ whose shape none of them gives keeps `shape=None`; planners refuse it by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from onnx import NodeProto, TypeProto
@@ -148,5 +147,3 @@ def _value_attrs(node: NodeProto, kind: str, data: dict[str, Value]) -> dict[str
         if value is not None and value.ndim <= 1:
             attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
     return attrs
-
-

@@ -71,7 +71,7 @@ def _better(one: TypeProto | None, other: TypeProto | None) -> TypeProto | None:
 def _onnx_rule(
     scope: Scope, node: NodeProto, data: Mapping[str, Value]
 ) -> tuple[dict[str, TypeProto | None], str]:
-    """onnx's answer and, where it refuses the node, its reason."""
+    """Onnx's answer and, where it refuses the node, its reason."""
     domain = "" if node.domain in STANDARD else node.domain
     inputs = {name: scope.proto_of(name) for name in node.input if name}
     if any(proto is None or proto.WhichOneof("value") is None for proto in inputs.values()):

@@ -58,7 +58,8 @@ def constant_tensor(node: NodeProto) -> TensorProto:
     """
     for item in node.attribute:
         if item.name == "value":
-            return item.t
+            stored: TensorProto = item.t
+            return stored
         if item.name == "sparse_value":
             dense = TensorProto(data_type=item.sparse_tensor.values.data_type)
             dense.dims.extend(item.sparse_tensor.dims)

@@ -106,5 +106,3 @@ def _run(node: NodeProto, feeds: dict[str, Value], file: OnnxFile) -> dict[str, 
         return None
     names = [name for name in node.output if name]
     return {n: np.asarray(v) for n, v in zip(names, results, strict=True) if v is not None}
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import cast
 
 from peakfold.errors import ModelError
 from peakfold.ir.graph import AttrValue, Graph, Op, Region, Role, Stated, Tensor, ViewFact
@@ -29,6 +30,7 @@ class _Line:
     """Cursor over the tokens of one line; kinds are 's'tring, 'n'umber, 'w'ord, 'p'unct."""
 
     __slots__ = ("at", "number", "tokens")
+    tokens: list[tuple[str, str, str, str]]
 
     def __init__(self, text: str, number: int) -> None:
         # findall gives one 4-tuple a token; exactly one group is not empty.
@@ -86,7 +88,7 @@ class _Line:
                 if not self.accept(","):
                     self.expect("]")
                     break
-            return tuple(items)  # type: ignore[arg-type]  # mixed lists do not print
+            return cast(AttrValue, tuple(items))
         if self.done():
             raise self.fail("expected a value, found the end of the line")
         string, number, word, _ = self.tokens[self.at]
@@ -95,8 +97,8 @@ class _Line:
             return self._unquote(string)
         if number:
             return float(number) if re.search(r"[.enf]", number, re.I) else int(number)
-        if word in ("true", "false"):
-            return word == "true"
+        if word in {"true", "false"}:
+            return bool(word == "true")
         raise self.fail(f"{''.join(self.tokens[self.at - 1])!r} is no value")
 
     def names(self) -> tuple[str, ...]:
@@ -261,10 +263,14 @@ def _parse_modifiers(line: _Line, op: Op) -> Op:
     while not line.done() and line.peek() != "begin":
         key = line.word("a modifier")
         line.expect("=")
-        if key in ("name", "scope"):
-            op = replace(op, **{key: line.word("a string")})
-        elif key in ("reads", "writes"):
-            op = replace(op, **{key: line.names()})
+        if key == "name":
+            op = replace(op, name=line.word("a string"))
+        elif key == "scope":
+            op = replace(op, scope=line.word("a string"))
+        elif key == "reads":
+            op = replace(op, reads=line.names())
+        elif key == "writes":
+            op = replace(op, writes=line.names())
         elif key == "workspace":
             stated = replace(stated, workspace=line.integer("bytes"))
         elif key == "inplace":

@@ -252,7 +252,7 @@ OBJECT_STRATEGIES: tuple[str, ...] = (*_STRATEGIES, "best")
 
 # Quadratic or worse strategies are left out of "best" on problems larger than this.
 _LARGE = 2000
-_FLOW_LARGE = 300
+_FLOW_LARGE = 100
 
 
 def assign_objects(problem: Problem, strategy: str = "best") -> Assignment:
@@ -280,7 +280,14 @@ def assign_objects(problem: Problem, strategy: str = "best") -> Assignment:
     names = ["in-order", "by-size", "by-breadth"]
     names += ["improved"] if n <= _LARGE else []
     names += ["min-cost-flow"] if n <= _FLOW_LARGE else []
-    return min((_STRATEGIES[name](records) for name in names), key=lambda a: a.total)
+    bound = objects_bound(problem)
+    best: Assignment | None = None
+    for name in names:
+        tried = _STRATEGIES[name](records)
+        best = tried if best is None or tried.total < best.total else best
+        if best.total <= bound:
+            break
+    return best or _naive(records)
 
 
 def objects_bound(problem: Problem) -> int:

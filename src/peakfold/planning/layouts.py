@@ -1,21 +1,20 @@
 """The five modes: from a study to blocks with offsets.
 
-    naive    every result in a buffer of its own, views too
-    inplace  naive, with in-place results and views
-    share    objects handed from tenant to tenant; no views, nothing in place
-    both     share with in-place results and views
-    arena    offsets in one arena, with in-place results, views and zero-copy concatenation
+naive    every result in a buffer of its own, views too
+inplace  naive, with in-place results and views
+share    objects handed from tenant to tenant; no views, nothing in place
+both     share with in-place results and views
+arena    offsets in one arena, with in-place results, views and zero-copy concatenation
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from peakfold.analysis import make_schedule
-from peakfold.packing import STRATEGIES, Problem, pack, peak_load
+from peakfold.packing import Problem, pack
 from peakfold.packing.objects import Assignment, assign_objects, objects_bound
 from peakfold.planning.counter import CounterPlan, TraceRow, count_references
 from peakfold.planning.decisions import Block, Timeline, timeline
@@ -154,53 +153,42 @@ def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
 
 def _arena(study: Study, strategy: str) -> Layout:
     aliasing = _aliasing(study)
-    if aliasing.views and study.options.zero_copy and study.target.zero_copy_concat:
-        aliasing = replace(aliasing, homes=_choose_homes(study, aliasing))
+    best = _packed(study, strategy, aliasing)
+    wanted = aliasing.views and study.options.zero_copy and study.target.zero_copy_concat
+    candidates = [op for op, fact in enumerate(study.facts) if fact.parts] if wanted else []
+    # Taking parts in costs freedom, so it is done only where the packed peak really falls:
+    # all concatenations together, or else one after the other.
+    if candidates:
+        best = _better(study, strategy, replace(aliasing, homes=frozenset(candidates)), best)
+    if len(candidates) <= _HOME_TRIALS and not best.timeline.storages.homed:
+        taken: frozenset[int] = frozenset()
+        for op in candidates:
+            tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
+            if tried is not best:
+                best, taken = tried, taken | {op}
+    return best
+
+
+def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:
+    """The layout under other aliasing if it is smaller than `best`, else `best`."""
+    if best.total <= study.any_order:
+        return best
     played = study.play(aliasing)
-    problem = played.problem(study.policies.align)
+    if played.peak >= best.total:
+        return best
+    tried = _packed(study, strategy, aliasing, played)
+    return tried if tried.total < best.total else best
+
+
+def _packed(
+    study: Study, strategy: str, aliasing: Aliasing, played: Timeline | None = None
+) -> Layout:
+    played = study.play(aliasing) if played is None else played
     packing = pack(
-        problem, strategy=strategy, time_limit=study.options.time_limit, seed=study.options.seed
-    )
+        played.problem(study.policies.align), strategy=strategy,
+        time_limit=study.options.time_limit, seed=study.options.seed,
+    )  # fmt: skip
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
         None, packing.lower_bound, packing.optimal,
     )  # fmt: skip
-
-
-def _choose_homes(study: Study, aliasing: Aliasing) -> frozenset[int]:
-    """Concatenations worth taking their parts in: only where the packed peak really falls."""
-    candidates = [op for op, fact in enumerate(study.facts) if fact.parts]
-    if not candidates:
-        return frozenset()
-
-    def height(homes: frozenset[int]) -> int:
-        return _quick_height(study.play(replace(aliasing, homes=homes)), study.policies.align)
-
-    best, best_height = frozenset[int](), height(frozenset())
-    if best_height <= study.any_order:
-        return best
-    every = frozenset(candidates)
-    if (tried := height(every)) < best_height:
-        best, best_height = every, tried
-    elif len(candidates) <= _HOME_TRIALS:
-        for op in candidates:
-            if (tried := height(best | {op})) < best_height:
-                best, best_height = best | {op}, tried
-    return best
-
-
-def _quick_height(played: Timeline, align: int) -> int:
-    problem = played.problem(align)
-    bound = peak_load(problem)
-    best: int | None = None
-    for name in ("by-size", "by-breadth"):
-        height = _height(problem, STRATEGIES[name](problem))
-        best = height if best is None else min(best, height)
-        if best <= bound:
-            break
-    return best or 0
-
-
-def _height(problem: Problem, offsets: Sequence[int] | np.ndarray) -> int:
-    ends = np.asarray(offsets, dtype=np.int64) + problem.size
-    return int(ends.max(initial=0))

@@ -21,7 +21,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Base of all plan records: immutable, and a misspelt key is an error."""
 
 
-class Place(_Record):
+class Place(_Record, frozen=True, kw_only=True):
     """A tensor inside a buffer."""
 
     tensor: str
@@ -30,7 +30,7 @@ class Place(_Record):
     nbytes: int
 
 
-class Live(_Record):
+class Live(_Record, frozen=True, kw_only=True):
     """Bytes ``[lower, upper)`` of a buffer that are in use during steps ``[start, stop)``."""
 
     start: int
@@ -39,7 +39,7 @@ class Live(_Record):
     upper: int
 
 
-class PlannedBuffer(_Record):
+class PlannedBuffer(_Record, frozen=True, kw_only=True):
     """One buffer of the arena."""
 
     what: Literal["tensor", "workspace", "copy"]
@@ -53,13 +53,13 @@ class PlannedBuffer(_Record):
     """The shared object, in the modes of that family."""
 
 
-class ExternalBuffer(_Record):
+class ExternalBuffer(_Record, frozen=True, kw_only=True):
     """Memory of the caller or of a parameter, with the tensors that are views into it."""
 
     tensors: list[Place]
 
 
-class PlannedAlias(_Record):
+class PlannedAlias(_Record, frozen=True, kw_only=True):
     """`output` lies in the bytes of `input`; for ``concat``, `input` lies in `output`."""
 
     op: int
@@ -68,7 +68,7 @@ class PlannedAlias(_Record):
     how: Literal["view", "inplace", "concat"]
 
 
-class Bound(_Record):
+class Bound(_Record, frozen=True, kw_only=True):
     """Proven lower bounds in bytes; `None` = not computed."""
 
     offsets: int
@@ -79,7 +79,7 @@ class Bound(_Record):
     """Of any order and any sharing."""
 
 
-class Proof(_Record):
+class Proof(_Record, frozen=True, kw_only=True):
     """What is proven minimal."""
 
     packing: bool
@@ -88,7 +88,7 @@ class Proof(_Record):
     """No order of this graph, however shared, needs less."""
 
 
-class BodyPlan(_Record):
+class BodyPlan(_Record, frozen=True, kw_only=True):
     """The plan of one body of a control-flow op; its arena lies in that op's workspace."""
 
     op: int
@@ -96,7 +96,7 @@ class BodyPlan(_Record):
     plan: Plan
 
 
-class GraphId(_Record):
+class GraphId(_Record, frozen=True, kw_only=True):
     """Which graph a plan is for."""
 
     name: str
@@ -107,14 +107,14 @@ class GraphId(_Record):
     """SHA-256 of the text form after the recipe."""
 
 
-class BindingsRecord(_Record):
+class BindingsRecord(_Record, frozen=True, kw_only=True):
     """Numbers that were put into the model."""
 
     dims: dict[str, int] = {}
     shapes: dict[str, str] = {}
 
 
-class PoliciesRecord(_Record):
+class PoliciesRecord(_Record, frozen=True, kw_only=True):
     """Where inputs and outputs live, and the padding."""
 
     inputs: Literal["external", "pinned", "reusable"]
@@ -122,7 +122,7 @@ class PoliciesRecord(_Record):
     align: int
 
 
-class Plan(_Record):
+class Plan(_Record, frozen=True, kw_only=True):
     """Who lives where, when, and how good that is."""
 
     schema: str

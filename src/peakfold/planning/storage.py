@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from peakfold.analysis.facts import Facts
@@ -293,16 +294,14 @@ def storage_pieces(
     its members' lives. Neighbouring strips with equal lives are one piece.
     """
     members = storages.members[storage]
-    windows = [
-        Interval(storages.offset[t], storages.offset[t] + index.nbytes[t]) for t in members
-    ]
+    windows = [Interval(storages.offset[t], storages.offset[t] + index.nbytes[t]) for t in members]
     lives = [_life(schedule, t) for t in members]
     if all(window == windows[0] for window in windows):
         return [_piece(life, windows[0]) for life in union(lives)]
     cuts = sorted({edge for window in windows for edge in window})
     pieces: list[Piece] = []
     open_strips: dict[Interval, Interval] = {}
-    for strip in (Interval(a, b) for a, b in zip(cuts, cuts[1:], strict=False)):
+    for strip in (Interval(a, b) for a, b in pairwise(cuts)):
         alive = union([life for life, w in zip(lives, windows, strict=True) if w.contains(strip)])
         pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
         open_strips = {

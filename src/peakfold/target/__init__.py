@@ -7,9 +7,9 @@ do besides. A target is a TOML file beside this module, one a runtime.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from peakfold.errors import UsageError
 
@@ -69,7 +69,7 @@ def load_target(name: str) -> Target:
     if name not in TARGETS:
         raise UsageError(f"no target {name!r}", hint=f"known: {', '.join(TARGETS)}")
     text = resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
-    raw = tomllib.loads(text)
-    known = {item.name for item in fields(Target)}
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
-    return Target(name=name, **values)
+    values: dict[str, Any] = {"name": name}
+    for key, value in tomllib.loads(text).items():
+        values[key] = tuple(value) if isinstance(value, list) else value
+    return Target(**values)

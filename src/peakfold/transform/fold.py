@@ -76,9 +76,7 @@ class _Folder:
         notes = self.graph.notes
         if unused:
             notes += (f"{len(unused)} parameters that nothing reads were dropped",)
-        return replace(
-            self.graph, tensors=(*first, *static, *made), ops=tuple(kept), notes=notes
-        )
+        return replace(self.graph, tensors=(*first, *static, *made), ops=tuple(kept), notes=notes)
 
     def _read(self, name: str) -> bool:
         return any(name in op.operands for op in self.graph.ops)
@@ -142,6 +140,4 @@ def _pruned(region: Region) -> Region:
         tensors=tuple(t for t in body.tensors if t.name not in dead),
         inputs=tuple(name for name in body.inputs if name not in dead),
     )
-    return replace(
-        region, graph=body, captures=tuple(n for n in region.captures if n not in dead)
-    )
+    return replace(region, graph=body, captures=tuple(n for n in region.captures if n not in dead))

@@ -1,0 +1,189 @@
+"""The interpreter of judge 2: runs a plan's steps on a memory of values instead of bytes."""
+
+from __future__ import annotations
+
+from peakfold.analysis.facts import Facts, op_facts
+from peakfold.analysis.index import is_opaque
+from peakfold.ir import Graph, Op
+from peakfold.planning.memory import Memory, Part, cut
+from peakfold.planning.places import Location, Places
+from peakfold.planning.plan import Plan, PlannedAlias
+from peakfold.target import load_target
+
+
+class Interpreter:
+    """One run of a plan; `run` says what is wrong first, or nothing."""
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.places = Places.of_plan(plan)
+        self.target = load_target(plan.target)
+        self.spaces: dict[int, Memory] = {}
+        self.aliases: dict[str, list[PlannedAlias]] = {}
+        for alias in plan.aliases:
+            self.aliases.setdefault(alias.output, []).append(alias)
+        # What a tensor's bytes are, in terms of values that some op really wrote.
+        self.content: dict[str, list[Part]] = {}
+        self.owned: set[int] = set()
+
+    def run(self) -> str | None:
+        """Play all steps; the first thing that goes wrong, or `None`."""
+        self._put_inputs()
+        for at in self.plan.order:
+            op = self.graph.ops[at]
+            problem = self._reads(op) or self._step(at, op)
+            if problem:
+                return f"op {op.name!r} ({op.kind}) {problem}"
+        return self._end()
+
+    def _space(self, where: Location) -> Memory:
+        return self.spaces.setdefault(where.space, Memory())
+
+    def _put_inputs(self) -> None:
+        given = [t.name for t in self.graph.tensors if t.role.static]
+        for name in dict.fromkeys((*self.graph.inputs, *given)):
+            where = self.places.of.get(name)
+            if where is not None:
+                self._write(name, where)
+                self.owned.add(where.space)
+
+    def _write(self, name: str, where: Location) -> None:
+        self.content[name] = [Part(name, 0, where.nbytes)]
+        self._space(where).write(where.address, where.nbytes, name)
+
+    def _holds(self, name: str) -> str | None:
+        """What lies in a tensor's place instead of it, or `None` if it is there."""
+        where = self.places.of.get(name)
+        if where is None:
+            return None  # static or opaque: outside every space
+        at = where.address
+        for part in self.content[name]:
+            wrong = self._space(where).wrong(at, part)
+            if wrong is not None:
+                return wrong
+            at += part.length
+        return None
+
+    def _reads(self, op: Op) -> str | None:
+        for name in op.operands:
+            wrong = self._holds(name)
+            if wrong is not None:
+                return f"reads {name!r}, but its bytes hold {wrong!r}"
+        return None
+
+    def _step(self, at: int, op: Op) -> str | None:
+        facts = op_facts(self.graph, op, self.target)
+        operands = {n: self.places.of[n] for n in op.operands if n in self.places.of}
+        written: list[str] = []
+        for name in op.results:
+            if is_opaque(self.graph[name]):
+                continue
+            aliases = self.aliases.get(name, [])
+            kinds = {alias.how for alias in aliases}
+            if kinds == {"view"}:
+                problem = self._view(op, facts, aliases[0])
+            elif kinds == {"concat"}:
+                problem = self._concat(op, facts, name, aliases)
+            else:
+                written.append(name)
+                allowed = aliases[0].input if kinds == {"inplace"} else None
+                problem = self._overwrites(op, facts, name, allowed, operands)
+            if problem:
+                return problem
+        return self._commit(at, operands, written)
+
+    def _commit(self, at: int, operands: dict[str, Location], written: list[str]) -> str | None:
+        places = {name: self.places.of[name] for name in written}
+        for number, name in enumerate(written):
+            clash = next((n for n in written[:number] if places[n].overlaps(places[name])), None)
+            if clash is not None:
+                return f"writes {name!r} and {clash!r} to the same bytes"
+        scratch = self.places.scratch.get(at)
+        if scratch is not None:
+            for name, where in (*operands.items(), *places.items()):
+                if where.overlaps(scratch):
+                    return f"has workspace over {name!r}"
+            self._space(scratch).write(scratch.address, scratch.nbytes, f"workspace of op {at}")
+        for name, where in places.items():
+            if where.space >= 0:
+                if where.space in self.owned:
+                    return f"writes {name!r} into memory that is not its own"
+                self.owned.add(where.space)
+            self._write(name, where)
+        return None
+
+    def _view(self, op: Op, facts: Facts, alias: PlannedAlias) -> str | None:
+        here, there = self.places.of[alias.output], self.places.of.get(alias.input)
+        for view in facts.views:
+            if (
+                there is not None
+                and op.outputs[view.output] == alias.output
+                and op.inputs[view.input] == alias.input
+                and here.space == there.space
+                and here.address == there.address + view.offset
+            ):
+                self.content[alias.output] = cut(
+                    self.content[alias.input], view.offset, here.nbytes
+                )
+                return None
+        return f"cannot make {alias.output!r} a view of {alias.input!r} there"
+
+    def _concat(self, op: Op, facts: Facts, name: str, aliases: list[PlannedAlias]) -> str | None:
+        here = self.places.of[name]
+        parts = {op.inputs[part.input]: part.offset for part in facts.parts}
+        named = {alias.input for alias in aliases}
+        if op.outputs[0] != name or named != set(parts) or len(parts) != len(op.operands):
+            return f"cannot find all parts of {name!r} in place"
+        content: list[Part] = []
+        for part, offset in sorted(parts.items(), key=lambda item: item[1]):
+            there = self.places.of.get(part)
+            if there is None or there.space != here.space:
+                return f"has its part {part!r} in another memory"
+            if there.address != here.address + offset:
+                return f"has its part {part!r} at the wrong address"
+            content += self.content[part]
+        if sum(part.length for part in content) != here.nbytes:
+            return f"has parts that do not fill {name!r}"
+        self.content[name] = content
+        return None
+
+    def _overwrites(
+        self, op: Op, facts: Facts, name: str, allowed: str | None, operands: dict[str, Location]
+    ) -> str | None:
+        """Whether a result lies over an operand in a way that its kernel cannot bear."""
+        here = self.places.of[name]
+        if allowed is not None and (op.outputs[0] != name or allowed not in operands):
+            return f"cannot write {name!r} in place of {allowed!r}"
+        for other, there in operands.items():
+            if not here.overlaps(there):
+                continue
+            positions = [at for at, operand in enumerate(op.inputs) if operand == other]
+            elementwise = bool(positions) and all(at in facts.inplace for at in positions)
+            same = self._same_layout(name, other) and here.address == there.address
+            if allowed is None or not elementwise or not same:
+                return f"writes {name!r} over its operand {other!r}"
+        if allowed is not None and here.nbytes and not here.overlaps(operands[allowed]):
+            return f"is said to write {name!r} in place of {allowed!r}, but does not"
+        return None
+
+    def _same_layout(self, one: str, two: str) -> bool:
+        a, b = self.graph[one], self.graph[two]
+        return a.shape == b.shape and a.dtype.bits == b.dtype.bits and a.nbytes == b.nbytes
+
+    def _end(self) -> str | None:
+        for name, where in self.places.copies.items():
+            if self._holds(name) is not None:
+                return f"output {name!r} is gone before it is copied"
+            self._space(where).write(where.address, where.nbytes, f"copy of {name}")
+        kept = list(self.graph.outputs)
+        kept += self.graph.inputs if self.plan.policies.inputs == "pinned" else ()
+        for name in kept:
+            wrong = self._holds(name) if name in self.content else None
+            if wrong is not None:
+                return f"{name!r} must survive the run, but its bytes hold {wrong!r}"
+        for name, where in self.places.copies.items():
+            part = Part(f"copy of {name}", 0, where.nbytes)
+            if self._space(where).wrong(where.address, part) is not None:
+                return f"the copy of output {name!r} is overwritten"
+        return None

@@ -1,0 +1,263 @@
+"""Judge 2: a plan against its graph, by playing the schedule through a model of memory.
+
+Nothing here is shared with the planner: lifetimes are derived anew, and every byte a step
+reads must hold the very value the graph means. Registry facts (which results may be views,
+which operands may be overwritten) are taken from the rows, which tests prove one by one.
+Judge 1 (`peakfold.packing.violations`) checks the geometry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from peakfold.analysis.facts import op_facts
+from peakfold.analysis.regions import slot_bytes
+from peakfold.errors import InvalidPlan
+from peakfold.interval import Interval, union
+from peakfold.ir import Graph, effect_edges
+from peakfold.packing.problem import Problem
+from peakfold.packing.verify import violations
+from peakfold.planning.interpret import Interpreter
+from peakfold.planning.places import Places
+from peakfold.planning.plan import SCHEMA, Plan
+from peakfold.target import load_target
+from peakfold.transform import Fold
+from peakfold.units import round_up
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The verdict on one rule: `detail` says what was checked, or what is wrong and where."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
+    """Judge a plan against the graph it claims to be for.
+
+    Args:
+        graph: as loaded with the plan's own bindings.
+        plan: the plan.
+
+    Returns:
+        One check per rule, in the order they were made; a broken one ends the list, since
+        later rules would judge nonsense.
+
+    Raises:
+        InvalidPlan: the plan is for another model, or needs a step this version lacks.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import make_plan
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\n"
+        ...                 "y: int8[64] = relu(x)\\noutput y")
+        >>> all(check.ok for check in verify_plan(g, make_plan(g).plan))
+        True
+    """
+    if plan.schema != SCHEMA:
+        raise InvalidPlan(f"its schema is {plan.schema!r}, not {SCHEMA!r}")
+    if plan.graph.source != graph.digest:
+        raise InvalidPlan(
+            f"the plan is for another model ({plan.graph.name!r}) or other shapes",
+            hint="plan this model again",
+        )
+    work = _replay(graph, plan)
+    if work.digest != plan.graph.digest:
+        raise InvalidPlan("the recipe leads to another graph than the plan is for")
+    done: list[Check] = []
+    for name, rule in _RULES:
+        problem = rule(work, plan)
+        done.append(Check(name, problem is None, problem or _PASSED[name]))
+        if problem is not None:
+            break
+    return tuple(done)
+
+
+def _replay(graph: Graph, plan: Plan) -> Graph:
+    steps = {"fold": Fold(), "fold-weights": Fold(weights=True)}
+    for name in plan.recipe:
+        if name not in steps:
+            raise InvalidPlan(f"its recipe has the unknown step {name!r}")
+        graph = steps[name](graph)
+    return graph
+
+
+def _order(graph: Graph, plan: Plan) -> str | None:
+    if sorted(plan.order) != list(range(len(graph.ops))):
+        return f"the order is no permutation of the {len(graph.ops)} ops"
+    step = {op: at for at, op in enumerate(plan.order)}
+    for at, op in enumerate(graph.ops):
+        for name in op.operands:
+            maker = graph.producer.get(name)
+            if maker is not None and step[maker] >= step[at]:
+                return f"op {op.name!r} runs before {name!r}, which it reads, is made"
+    for before, after in effect_edges(graph):
+        if step[before] > step[after]:
+            return f"op {graph.ops[after].name!r} overtakes {graph.ops[before].name!r}"
+    return None
+
+
+def _places(graph: Graph, plan: Plan) -> str | None:
+    return Places.of_plan(plan).problem(graph, plan)
+
+
+def _packing(_: Graph, plan: Plan) -> str | None:
+    problem = _geometry(plan)
+    found = violations(problem, [buffer.offset for buffer in plan.buffers])
+    if found:
+        return found[0].message
+    top = max((b.offset + b.size for b in plan.buffers if b.live), default=0)
+    if top > plan.arena_bytes:
+        return f"a buffer ends at {top}, beyond the arena of {plan.arena_bytes} bytes"
+    return None
+
+
+def _geometry(plan: Plan) -> Problem:
+    live = [piece for buffer in plan.buffers for piece in buffer.live]
+    return Problem.of_pieces(
+        size=[buffer.size for buffer in plan.buffers],
+        first=np.cumsum([0, *(len(buffer.live) for buffer in plan.buffers)]),
+        start=[piece.start for piece in live],
+        stop=[piece.stop for piece in live],
+        lower=[piece.lower for piece in live],
+        upper=[piece.upper for piece in live],
+        align=plan.policies.align,
+    )
+
+
+def _values(graph: Graph, plan: Plan) -> str | None:
+    return Interpreter(graph, plan).run()
+
+
+def _lifetimes(graph: Graph, plan: Plan) -> str | None:
+    """Every use of a tensor lies in the bytes and steps its buffer says are live."""
+    needed = _needed(graph, plan)
+    for buffer in plan.buffers:
+        if buffer.what != "tensor":
+            continue
+        for place in buffer.tensors:
+            life = needed[place.tensor]
+            window = Interval(place.offset, place.offset + place.nbytes)
+            cuts = {window.start, window.stop}
+            cuts |= {e for p in buffer.live for e in (p.lower, p.upper)
+                     if window.start < e < window.stop}  # fmt: skip
+            edges = sorted(cuts)
+            for low in edges[:-1]:
+                spans = [Interval(p.start, p.stop) for p in buffer.live if p.lower <= low < p.upper]
+                if not any(span.contains(life) for span in union(spans)):
+                    return f"tensor {place.tensor!r} is used outside its buffer's stated life"
+    return None
+
+
+def _needed(graph: Graph, plan: Plan) -> dict[str, Interval]:
+    """Steps during which each tensor must exist."""
+    steps = max(len(plan.order), 1)
+    born = dict.fromkeys(graph.inputs, 0)
+    last = dict.fromkeys(graph.inputs, 0)
+    for step, at in enumerate(plan.order):
+        for name in graph.ops[at].results:
+            born[name] = last[name] = step
+        for name in graph.ops[at].operands:
+            last[name] = step
+    kept = set(graph.outputs) | (set(graph.inputs) if plan.policies.inputs == "pinned" else set())
+    return {
+        name: Interval(start, steps if name in kept else last[name] + 1)
+        for name, start in born.items()
+    }
+
+
+def _workspace(graph: Graph, plan: Plan) -> str | None:
+    """Known scratch has a buffer, for the step of its op, large enough for bodies too."""
+    target = load_target(plan.target)
+    align = plan.policies.align
+    given = {buffer.op: buffer for buffer in plan.buffers if buffer.what == "workspace"}
+    bodies = {(body.op, body.region): body.plan for body in plan.bodies}
+    for step, at in enumerate(plan.order):
+        op = graph.ops[at]
+        need = op_facts(graph, op, target).workspace or 0
+        for number, region in enumerate(op.regions):
+            body = bodies.get((at, number))
+            if body is None:
+                return f"op {op.name!r} has a body {region.label!r} without a plan"
+            inside = round_up(body.arena_bytes, align) + slot_bytes(op, region, align)
+            need = max(need, inside)
+        have = given.get(at)
+        if need and (have is None or have.size < need):
+            return f"op {op.name!r} needs {need} bytes of workspace"
+        if have is not None and not any(
+            p.start <= step < p.stop and p.lower == 0 and p.upper >= need for p in have.live
+        ):
+            return f"the workspace of op {op.name!r} is not alive when it runs"
+    return None
+
+
+def _bodies(graph: Graph, plan: Plan) -> str | None:
+    for body in plan.bodies:
+        op = graph.ops[body.op]
+        if not 0 <= body.region < len(op.regions):
+            return f"op {op.name!r} has no body {body.region}"
+        policies = body.plan.policies
+        if (policies.inputs, policies.outputs) != ("external", "external"):
+            return f"a body of op {op.name!r} may overwrite what it does not own"
+        if policies.align != plan.policies.align:
+            return f"a body of op {op.name!r} has another alignment than its arena"
+        try:
+            checks = verify_plan(op.regions[body.region].graph, body.plan)
+        except InvalidPlan as error:
+            return f"body of op {op.name!r}: {error}"
+        for check in checks:
+            if not check.ok:
+                return f"body of op {op.name!r}: {check.detail}"
+    return None
+
+
+def _bounds(_: Graph, plan: Plan) -> str | None:
+    """Claims about optimality follow from figures that are derived anew here."""
+    events: dict[int, int] = {}
+    for buffer in plan.buffers:
+        for piece in buffer.live:
+            height = piece.upper - piece.lower
+            events[piece.start] = events.get(piece.start, 0) + height
+            events[piece.stop] = events.get(piece.stop, 0) - height
+    load = peak = 0
+    for step in sorted(events):
+        load += events[step]
+        peak = max(peak, load)
+    if peak > plan.arena_bytes:
+        return f"{peak} bytes are alive at once, more than the arena's {plan.arena_bytes}"
+    if max(plan.bound.offsets, plan.bound.any_order) > plan.arena_bytes:
+        return "a stated lower bound is above the arena"
+    family = plan.bound.offsets if plan.mode == "arena" else plan.bound.objects
+    if plan.proof.packing and plan.arena_bytes != family:
+        return f"the packing is called minimal, but the bound is {family}"
+    if plan.proof.order and plan.arena_bytes != plan.bound.any_order:
+        return f"the order is called optimal, but the bound is {plan.bound.any_order}"
+    return None
+
+
+_Rule = Callable[[Graph, Plan], str | None]
+_RULES: tuple[tuple[str, _Rule], ...] = (
+    ("order", _order),
+    ("places", _places),
+    ("packing", _packing),
+    ("lifetimes", _lifetimes),
+    ("values", _values),
+    ("workspace", _workspace),
+    ("bodies", _bodies),
+    ("bounds", _bounds),
+)
+_PASSED = {
+    "order": "a permutation that data and effects allow",
+    "places": "every tensor has one place of its size where the policies want it",
+    "packing": "no two live buffers share an address (judge 1)",
+    "lifetimes": "every use lies in its buffer's stated life",
+    "values": "every step reads the values the graph means (judge 2)",
+    "workspace": "known scratch is reserved",
+    "bodies": "plans of control-flow bodies pass the same judges",
+    "bounds": "stated bounds and proofs agree with the plan",
+}
