@@ -12,7 +12,7 @@ from onnx import AttributeProto, NodeProto, TensorProto
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.ir.graph import AttrValue, Graph, Op, Region, Tensor
 from peakfold.ir.types import DTYPES, OPAQUE, DType, Shape
-from peakfold.ops import VALUE_INPUTS, Context
+from peakfold.ops import VALUE_INPUTS, Context, context, lookup
 
 SPECIAL = {"FLOAT": "float32", "DOUBLE": "float64"}
 
@@ -105,3 +105,22 @@ def as_context(
     if with_outputs:
         made = [tensor(n, values[n], dtypes.get(n)) if n else None for n in node.output]
     return Context(op, given, tuple(made))
+
+
+def ctx_of(kind, shapes, outputs=1, dtype="float32", **attrs) -> Context:
+    """A context whose output shapes come from the row's own shape rule."""
+    tensors = {
+        f"i{at}": Tensor(f"i{at}", DTYPES[dtype], shape)
+        for at, shape in enumerate(shapes)
+        if shape is not None
+    }
+    names = tuple(f"i{at}" if shape is not None else "" for at, shape in enumerate(shapes))
+    results = tuple(f"o{at}" for at in range(outputs))
+    tensors |= {name: Tensor(name, DTYPES[dtype], None) for name in results}
+    op = Op("n", kind, names, results, attrs)
+    rule = lookup(kind).shape
+    types = (rule(context(op, tensors)) if rule else None) or ()
+    for name, told in zip(results, types, strict=False):
+        if told is not None:
+            tensors[name] = Tensor(name, *told)
+    return context(op, tensors)

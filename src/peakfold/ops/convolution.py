@@ -146,10 +146,12 @@ def _conv_transpose(ctx: Context) -> Types:
     for size, k, stride, dilation, add, pad in zip(
         spatial, kernel, strides, dilations, extra, pads, strict=True
     ):
+        reach = (number(k) - 1) * dilation + 1
         if auto.startswith("SAME"):
+            if reach < stride:
+                raise CannotTell  # would need negative padding: implementations differ
             out.append(number(size) * stride)
         else:
-            reach = (number(k) - 1) * dilation + 1
             out.append(stride * (number(size) - 1) + add + reach - sum(pad))
     return ((dtype(ctx), (batch, channels, *out)),)
 

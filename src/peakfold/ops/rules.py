@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from math import prod
 
-from peakfold.ir.graph import ViewFact
+from peakfold.ir.graph import Tensor, ViewFact
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
 from peakfold.ops.spec import Context, CountRule, OutputType, ShapeRule, ViewRule
 from peakfold.ops.values import CannotTell, dims, dtype, operand, produced
@@ -48,16 +48,47 @@ def _sane(shape: Shape) -> bool:
 
 
 def views_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
-    """A view rule that claims nothing where it cannot tell."""
+    """A view rule that claims nothing where it cannot tell, nor of tensors that are absent.
+
+    A range that the tensors' own sizes contradict (a malformed op) is dropped as well.
+    """
 
     @wraps(rule)
     def told(ctx: Context) -> tuple[ViewFact, ...]:
         try:
-            return rule(ctx)
+            facts = rule(ctx)
         except _STOPS:
             return ()
+        return tuple(f for f in facts if _fits(_at(ctx.outputs, f.output),
+                                               _at(ctx.inputs, f.input), f.offset))  # fmt: skip
 
     return told
+
+
+def parts_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
+    """The same for a rule of parts, whose inputs lie inside the output."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> tuple[ViewFact, ...]:
+        try:
+            facts = rule(ctx)
+        except _STOPS:
+            return ()
+        return tuple(f for f in facts if _fits(_at(ctx.inputs, f.input),
+                                               _at(ctx.outputs, f.output), f.offset))  # fmt: skip
+
+    return told
+
+
+def _at(tensors: tuple[Tensor | None, ...], position: int) -> Tensor | None:
+    return tensors[position] if position < len(tensors) else None
+
+
+def _fits(piece: Tensor | None, base: Tensor | None, offset: int) -> bool:
+    if piece is None or base is None:
+        return False
+    inner, outer = piece.nbytes, base.nbytes
+    return inner is None or outer is None or offset + inner <= outer
 
 
 def count(rule: Callable[[Context], int]) -> CountRule:
@@ -202,9 +233,13 @@ def same_as(position: int, of: DType) -> ShapeRule:
     return tells(lambda ctx: ((of, dims(ctx, position)),))
 
 
-def whole(_ctx: Context) -> tuple[ViewFact, ...]:
+@views_or_none
+def whole(ctx: Context) -> tuple[ViewFact, ...]:
     """Output 0 is all of input 0's bytes."""
-    return (ViewFact(0, 0, 0),)
+    source, result = ctx.inputs[0], ctx.outputs[0]
+    if source is None or result is None or None in (source.nbytes, result.nbytes):
+        return (ViewFact(0, 0, 0),)
+    return (ViewFact(0, 0, 0),) if source.nbytes == result.nbytes else ()
 
 
 def whole_bytes(element: DType, count: int) -> int:

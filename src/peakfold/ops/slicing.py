@@ -17,6 +17,7 @@ from peakfold.ops.rules import (
     axes_of,
     axis_of,
     number,
+    parts_or_none,
     run_offset,
     tells,
     unknown,
@@ -242,7 +243,7 @@ def _lone_part(ctx: Context) -> tuple[ViewFact, ...]:
     return whole(ctx) if len(ctx.inputs) == 1 else ()
 
 
-@views_or_none
+@parts_or_none
 def _concat_parts(ctx: Context) -> tuple[ViewFact, ...]:
     shapes = [sizes(ctx, at) for at in range(len(ctx.inputs))]
     axis = axis_of(integer(ctx, "axis", 1), len(shapes[0]))

@@ -1,0 +1,208 @@
+"""The registry as a whole: complete, frozen, conservative where it knows nothing."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from math import prod
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.ir.graph import Op, Tensor
+from peakfold.ir.types import DTYPES, OPAQUE
+from peakfold.ops import KINDS, VALUE_INPUTS, Context, context, lookup
+
+DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+
+
+def nodes_of(graph):
+    for node in graph.node:
+        yield node
+        for item in node.attribute:
+            if item.HasField("g"):
+                yield from nodes_of(item.g)
+            for inner in item.graphs:
+                yield from nodes_of(inner)
+
+
+def kinds_of(files):
+    for file in files:
+        model = onnx.load(file, load_external_data=False)
+        for part in (model.graph, *model.functions):
+            for node in nodes_of(part):
+                yield onnx_kind(node.op_type, node.domain), file.name
+
+
+def test_every_operator_of_every_standard_set_has_a_row():
+    missing = [
+        (schema.domain, schema.name)
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if not lookup(onnx_kind(schema.name, schema.domain)).known
+    ]
+    assert not missing
+
+
+def test_every_operator_of_the_carried_models_has_a_row():
+    files = sorted(DATA.rglob("*.onnx"))
+    assert len(files) > 100
+    assert not [found for found in kinds_of(files) if not lookup(found[0]).known]
+
+
+@pytest.mark.shared
+def test_every_operator_of_the_shared_models_has_a_row():
+    folder = Path(__file__).parents[3] / "shared" / "models" / "onnx"
+    if not folder.is_dir():
+        pytest.skip("no shared models beside the checkout")
+    files = sorted(folder.glob("*.onnx"))
+    assert files
+    assert not [found for found in kinds_of(files) if not lookup(found[0]).known]
+
+
+def test_names_become_kinds_without_collision():
+    kinds: dict[str, tuple[str, str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        kind = onnx_kind(schema.name, schema.domain)
+        assert kinds.setdefault(kind, (schema.domain, schema.name)) == (schema.domain, schema.name)
+        assert kind == kind.lower()
+    for name, kind in {
+        "GlobalAveragePool": "global_average_pool", "LSTM": "lstm", "PRelu": "prelu", "LRN": "lrn",
+        "QLinearConv": "qlinear_conv", "MatMulNBits": "matmul_nbits", "If": "if", "GRU": "gru",
+        "BatchNormalization": "batch_normalization", "MatMul": "matmul", "IsNaN": "is_nan",
+        "ReduceL1": "reduce_l1", "ReduceLogSumExp": "reduce_log_sum_exp", "GatherND": "gather_nd",
+        "RMSNormalization": "rms_normalization", "SVMClassifier": "svm_classifier", "DFT": "dft",
+        "QLinearMatMul": "qlinear_matmul", "QMoE": "qmoe", "Col2Im": "col2im", "ArgMax": "arg_max",
+        "SwiGLU": "swiglu", "ConstantOfShape": "constant_of_shape", "LpPool": "lp_pool",
+    }.items():  # fmt: skip
+        assert onnx_kind(name) == kind
+
+
+def test_an_operator_of_a_strange_domain_is_not_the_standard_one():
+    assert not lookup(onnx_kind("Conv", "com.example")).known
+    assert not lookup(onnx_kind("Conv", "com.microsoft.nchwc")).known
+    assert lookup(onnx_kind("FusedConv", "com.microsoft")).known
+
+
+def test_value_inputs_name_the_operands_as_onnx_does():
+    named: dict[str, set[tuple[int, str]]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        kind = onnx_kind(schema.name, schema.domain)
+        pairs = {(at, operand.name.lower()) for at, operand in enumerate(schema.inputs)}
+        named.setdefault(kind, set()).update(pairs)
+    contrib = {"bias_dropout", "expand_dims", "group_query_attention"}
+    for kind, positions in VALUE_INPUTS.items():
+        assert lookup(kind).known
+        if kind == "constant_of_shape":
+            assert positions == {0: "shape"}  # onnx calls it `input`
+        elif kind not in contrib:
+            assert set(positions.items()) <= named[kind], kind
+
+
+def test_flags_of_well_known_kinds():
+    assert {kind for kind in KINDS if lookup(kind).shape_only} == {"shape", "size"}
+    assert {kind for kind in KINDS if lookup(kind).widens} == {
+        "cast", "cast_like", "dequantize_linear",
+    }  # fmt: skip
+    assert {kind for kind in KINDS if not lookup(kind).pure} == {
+        "bernoulli", "bias_dropout", "dropout", "multinomial", "random_normal",
+        "random_normal_like", "random_uniform", "random_uniform_like",
+    }  # fmt: skip
+    assert {lookup(kind).engine for kind in ("conv", "gemm", "lstm", "attention")} == {"matrix"}
+    assert lookup("relu").engine == "vector"
+    assert lookup("transpose").engine == "copy"
+    assert lookup("reshape").engine == "none"
+    assert {"if", "loop", "scan"} <= set(KINDS)
+
+
+def test_rows_and_tables_are_frozen():
+    with pytest.raises(FrozenInstanceError):
+        lookup("add").inplace = ()
+    with pytest.raises(TypeError):
+        VALUE_INPUTS["add"] = {}
+    assert list(KINDS) == sorted(set(KINDS))
+
+
+@pytest.mark.req("R22", "R14")
+def test_an_unknown_kind_claims_nothing():
+    spec = lookup("com.example::warp")
+    x = Tensor("x", DTYPES["float32"], (4,))
+    ctx = Context(Op("n", spec.kind, ("x",), ("y",)), (x,), (x,))
+    assert not spec.known
+    assert not spec.pure
+    assert spec.inplace_inputs(ctx) == ()
+    assert spec.views is None
+    assert spec.parts is None
+    assert spec.shape is None
+    assert (spec.workspace(ctx), spec.macs(ctx), spec.other_ops(ctx)) == (None, None, None)
+
+
+# --- anything goes in, nothing is raised -------------------------------------------------
+
+DIMS = st.one_of(st.integers(0, 6), st.sampled_from(["n", "m"]))
+TENSORS = st.one_of(
+    st.none(),
+    st.tuples(
+        st.sampled_from([*(d for d in DTYPES.values() if d.bits), OPAQUE]),
+        st.one_of(st.none(), st.lists(DIMS, max_size=5).map(tuple)),
+    ),
+)
+SCALARS = st.one_of(
+    st.integers(-9, 9), st.floats(-4, 4), st.sampled_from(["linear", "SAME_UPPER", "ij,jk->ik"])
+)
+LISTS = st.one_of(
+    st.lists(st.integers(-9, 9), max_size=6).map(tuple),
+    st.lists(st.floats(-4, 4), max_size=4).map(tuple),
+)
+NAMES = st.sampled_from([
+    "axis", "axes", "shape", "pads", "strides", "dilations", "kernel_shape", "group", "split",
+    "starts", "ends", "steps", "perm", "sizes", "scales", "k", "depth", "to", "dtype",
+    "num_heads", "q_num_heads", "kv_num_heads", "equation", "auto_pad", "mode", "keepdims",
+    "blocksize", "repeats", "N", "K", "start", "limit", "delta", "output_shape", "direction",
+    "layout", "hidden_size", "value_dtype", "targets", "num_outputs", "block_shape",
+    "image_shape", "num_scan_inputs", "training_mode", "coefficients", "size", "frame_step",
+])  # fmt: skip
+
+
+@settings(max_examples=3000, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(KINDS),
+    st.lists(TENSORS, max_size=6),
+    st.integers(0, 4),
+    st.dictionaries(NAMES, st.one_of(SCALARS, LISTS), max_size=6),
+)
+def test_no_row_ever_raises_and_no_range_leaves_its_tensor(kind, operands, results, attrs):
+    tensors = {f"i{at}": Tensor(f"i{at}", *t) for at, t in enumerate(operands) if t is not None}
+    inputs = tuple(f"i{at}" if t is not None else "" for at, t in enumerate(operands))
+    outputs = tuple(f"o{at}" for at in range(results))
+    tensors |= {name: Tensor(name, OPAQUE, None) for name in outputs}
+    spec, op = lookup(kind), Op("n", kind, inputs, outputs, attrs)
+    types = spec.shape(context(op, tensors)) if spec.shape else None
+    assert types is None or len(types) == results
+    for name, told in zip(outputs, types or (), strict=False):
+        if told is not None:
+            tensors[name] = Tensor(name, *told)
+            assert all(isinstance(d, str) or d >= 0 for d in told[1])
+    ctx = context(op, tensors)
+    for rule in (spec.macs, spec.other_ops, spec.workspace):
+        found = rule(ctx)
+        assert found is None or found >= 0
+    assert all(ctx.inputs[at] is not None for at in spec.inplace_inputs(ctx))
+    for facts, inner, outer in (
+        (spec.views(ctx) if spec.views else (), ctx.outputs, ctx.inputs),
+        (spec.parts(ctx) if spec.parts else (), ctx.inputs, ctx.outputs),
+    ):
+        for fact in facts:
+            viewer = fact.output if inner is ctx.outputs else fact.input
+            base = fact.input if inner is ctx.outputs else fact.output
+            check_range(fact, inner[viewer], outer[base])
+
+
+def check_range(fact, piece, whole):
+    assert fact.offset >= 0
+    if piece is None or whole is None or piece.nbytes is None or whole.nbytes is None:
+        return
+    assert fact.offset + piece.nbytes <= whole.nbytes
+    assert prod(piece.shape) <= prod(whole.shape)
