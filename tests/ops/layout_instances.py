@@ -65,13 +65,16 @@ def repetitions() -> Iterator[Instance]:
         yield make("Tile", x, index(*ones[:-1], 2))
     x = floats((1, 1, 4, 3))
     for mode in ("nearest", "linear", "cubic"):
-        for how in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+        for how in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
+                    "half_pixel_symmetric"):  # fmt: skip
             more = {"mode": mode, "coordinate_transformation_mode": how}
             one = np.ones(4, np.float32)
             yield make("Resize", x, None, one, opset=19, **more)
             yield make("Resize", x, None, None, index(1, 1, 4, 3), opset=19, **more)
             yield make("Resize", x, None, None, index(4, 3), opset=19, axes=[2, 3], **more)
             yield make("Resize", x, None, None, index(1, 1, 8, 3), opset=19, **more)
+            yield make("Resize", x, None, one, opset=19, antialias=int(mode != "nearest"), **more)
+            yield make("Resize", x, None, one, opset=19, exclude_outside=1, **more)
             slightly = np.array([1, 1, 1.1, 1], np.float32)
             yield make("Resize", x, None, slightly, opset=19, **more)
     # No reference kernel of version 10, whose second operand is the scales.

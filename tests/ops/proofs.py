@@ -155,6 +155,10 @@ def disproof_of_inplace(instance: Instance, at: int, seed: int = 0) -> tuple[str
             changed.reshape(-1)[k] = value
             after = instance.run({**instance.feeds, name: changed})
             where = moved(before[target], after[target])
+            for other, result in after.items():
+                # Another output may be written after output 0 has overwritten the operand.
+                if other != target and len(moved(before[other], result)):
+                    return f"{instance.label}: operand {at} reaches output {other}", True
             sensitive = sensitive or len(where) > 0
             if len(where) and where.tolist() != [k]:
                 return f"{instance.label}: element {k} of operand {at} moves {where}", True

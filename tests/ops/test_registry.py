@@ -166,7 +166,7 @@ NAMES = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=3000, deadline=None, derandomize=True)
+@settings(max_examples=2000, deadline=None, derandomize=True)
 @given(
     st.sampled_from(KINDS),
     st.lists(TENSORS, max_size=6),

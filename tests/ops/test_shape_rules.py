@@ -124,6 +124,42 @@ def compare(instances, against):
     return seen, wrong
 
 
+def test_one_rule_serves_every_version_of_its_operator(cases):
+    """Front ends do not say which version an op is of: answers must hold for all."""
+    carried = [
+        instance
+        for case in cases
+        if len(case.model.graph.node) == 1
+        for instance in instance_of_case(case)
+        if all(isinstance(v, np.ndarray) for v in instance.feeds.values())
+    ]
+    seen, wrong = Counter(), []
+    for instance in (*every_instance(), *every_window_instance(), *carried):
+        others = [replace(instance, opset=v) for v in legal_versions(instance)]
+        found, bad = compare(others, inferred_by_onnx)
+        seen += found
+        wrong += bad
+    assert not wrong, "\n".join(wrong[:20])
+    assert seen["equal"] > 10_000, seen
+
+
+def legal_versions(instance: Instance) -> set[int]:
+    """First sets of the other versions of the operator that this very node is legal in."""
+    node, found = instance.node, set()
+    # Version 6 of these takes no operands that differ in shape, version 1 no axes from the
+    # back, and onnx's inference of STFT forgets its default.
+    since = {"Max": 8, "Mean": 8, "Min": 8, "Sum": 8, "Squeeze": 11, "STFT": 99}
+    for opset in range(since.get(node.op_type, 7), onnx.defs.onnx_opset_version() + 1):
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        except onnx.defs.SchemaError:
+            continue
+        fits = schema.min_input <= len(node.input) <= schema.max_input
+        if fits and all(item.name in schema.attributes for item in node.attribute):
+            found.add(max(schema.since_version, since.get(node.op_type, 7)))
+    return found
+
+
 def really(instance: Instance):
     try:
         results = instance.run(instance.feeds)
@@ -139,14 +175,16 @@ def real_types(instance: Instance):
 def test_window_rules_agree_with_onnx_inference():
     seen, wrong = compare(every_window_instance(), inferred_by_onnx)
     assert not wrong, "\n".join(wrong[:20])
-    assert seen["equal"] > 500, seen
-    assert seen["silent"] == 39, seen  # transposed convolutions with a stride above the kernel
+    assert seen["equal"] > 1500, seen
+    # Transposed convolutions with a stride above the kernel, and pools whose rounded-up last
+    # window starts in the padding: implementations or versions differ.
+    assert seen["silent"] <= 78, seen
 
 
 def test_window_rules_agree_with_what_runs():
     seen, wrong = compare(every_window_instance(run=True), real_types)
     assert not wrong, "\n".join(wrong[:20])
-    assert seen["equal"] > 300, seen
+    assert seen["equal"] > 1000, seen
 
 
 def test_generated_instances_agree_with_onnx_inference():

@@ -55,8 +55,11 @@ def window_count(
 ) -> int:
     """Positions a window takes along an axis.
 
-    ``floor((size + pads - dilation * (kernel - 1) - 1) / stride) + 1``; with `ceil` the last
-    window may hang over the end, but not start in the padding behind it.
+    ``floor((size + pads - dilation * (kernel - 1) - 1) / stride) + 1``, rounded up with `ceil`.
+
+    Raises:
+        CannotTell: the window does not fit, or with `ceil` the last one would start in the
+            padding behind the data: pools keep that window before version 22 and drop it since.
 
     Example:
         >>> window_count(224, 7, 2, 1, (3, 3)), window_count(5, 2, 2, 1, (0, 0), ceil=True)
@@ -67,7 +70,7 @@ def window_count(
         raise CannotTell
     positions = (-(-room // stride) if ceil else room // stride) + 1
     if ceil and (positions - 1) * stride >= size + pad[0]:
-        positions -= 1
+        raise CannotTell
     return positions
 
 
@@ -87,6 +90,8 @@ def windows(ctx: Context, spatial: tuple[Dim, ...], kernel: Ints) -> tuple[Dim, 
         spatial, kernel, strides, dilations, pads, strict=True
     ):
         if auto.startswith("SAME"):
+            if ceil and dilation * (k - 1) + 1 < stride:
+                raise CannotTell  # versions before 22 count one window more
             out.append(size if stride == 1 else -(-number(size) // stride))
         elif isinstance(size, str) and stride == 1 and sum(pad) == dilation * (k - 1):
             out.append(size)

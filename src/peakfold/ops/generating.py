@@ -68,8 +68,11 @@ def _range(ctx: Context) -> Types:
     start, limit, delta = (numbers(ctx, name) for name in ("start", "limit", "delta"))
     if not (start and limit and delta):
         raise CannotTell
-    steps = max(ceil((limit[0] - start[0]) / delta[0]), 0)
-    return ((dtype(ctx), (steps,)),)
+    span, step = limit[0] - start[0], delta[0]
+    # Integers divide exactly, however large; others as the specification writes it.
+    exact = isinstance(span, int) and isinstance(step, int)
+    steps = -(-span // step) if exact else ceil(span / step)
+    return ((dtype(ctx), (max(int(steps), 0),)),)
 
 
 @tells

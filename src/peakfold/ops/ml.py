@@ -179,9 +179,9 @@ ROWS: Final = (
         for kind in ("cast_map", "dict_vectorizer", "zip_map")
     ),
     OpSpec("gradient", _gradient, workspace=unknown, macs=unknown, other_ops=unknown),
-    # The first new parameter needs its old value and gradient element by element.
+    # Not in place: the new state may need the old parameter after the new one is written.
     *(
-        OpSpec(kind, _optimizer, inplace=(2,), workspace=zero, macs=zero, other_ops=unknown)
+        OpSpec(kind, _optimizer, workspace=zero, macs=zero, other_ops=unknown)
         for kind in ("adagrad", "adam", "momentum")
     ),
 )  # fmt: skip

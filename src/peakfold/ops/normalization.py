@@ -22,8 +22,11 @@ def _in_inference(ctx: Context) -> tuple[int, ...]:
 
 @tells
 def _batch_norm(ctx: Context) -> Types:
+    result = (dtype(ctx), dims(ctx))
+    if len(ctx.op.outputs) == 1:
+        return (result,)
     statistics = (dtype(ctx, 3), dims(ctx, 3))
-    return ((dtype(ctx), dims(ctx)), *(statistics,) * (len(ctx.op.outputs) - 1))
+    return (result, *(statistics,) * (len(ctx.op.outputs) - 1))
 
 
 @tells
