@@ -107,8 +107,8 @@ def test_flags_of_well_known_kinds():
         "cast", "cast_like", "dequantize_linear",
     }  # fmt: skip
     assert {kind for kind in KINDS if not lookup(kind).pure} == {
-        "bernoulli", "bias_dropout", "dropout", "multinomial", "random_normal",
-        "random_normal_like", "random_uniform", "random_uniform_like",
+        "bernoulli", "bias_dropout", "dropout", "if", "loop", "multinomial", "random_normal",
+        "random_normal_like", "random_uniform", "random_uniform_like", "scan", "sequence_map",
     }  # fmt: skip
     assert {lookup(kind).engine for kind in ("conv", "gemm", "lstm", "attention")} == {"matrix"}
     assert lookup("relu").engine == "vector"

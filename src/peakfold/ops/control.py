@@ -112,7 +112,9 @@ def _tf_idf(ctx: Context) -> Types:
 
 
 def _region(kind: str, shape: ShapeRule | None) -> OpSpec:
-    return OpSpec(kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none")
+    # Not pure: a body may draw random numbers or touch state. Its cost is in the body's ops.
+    return OpSpec(kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none",
+                  pure=False)  # fmt: skip
 
 
 def _opaque(kind: str) -> OpSpec:

@@ -119,7 +119,16 @@ def conv_rule(weight: int, result: DType | None = None, result_of: int = 0) -> S
 def conv_macs(weight: int) -> CountRule:
     """One multiply-accumulate per output element and per weight of its filter.
 
-    ``N * Cout * prod(out) * (Cin / g) * prod(kernel)``, padding counted as if it were data.
+    ``N * Cout * prod(out) * (Cin / g) * prod(kernel)``, padding counted as if it were data
+    (the count of the MobileNet and ResNet papers). Bias is not included.
+
+    Example:
+        >>> from peakfold.ir.graph import Op, Tensor
+        >>> from peakfold.ir.types import DTYPES
+        >>> x, w, y = (Tensor(n, DTYPES["float32"], s) for n, s in (
+        ...     ("x", (1, 64, 56, 56)), ("w", (128, 64, 3, 3)), ("y", (1, 128, 56, 56))))
+        >>> conv_macs(1)(Context(Op("n", "conv", ("x", "w"), ("y",)), (x, w), (y,)))
+        231211008
     """
 
     def rule(ctx: Context) -> int:

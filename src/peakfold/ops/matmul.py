@@ -42,7 +42,15 @@ def matmul_rule(left: int, right: int, result: DType | None = None, of: int = 0)
 
 
 def matmul_macs(left: int, right: int) -> CountRule:
-    """Elements of the product times the length of the contracted axis."""
+    """Elements of the product times the length of the contracted axis.
+
+    Example:
+        >>> from peakfold.ir.graph import Op, Tensor
+        >>> from peakfold.ir.types import DTYPES
+        >>> a, b = (Tensor(n, DTYPES["float32"], s) for n, s in (("a", (5, 2, 3)), ("b", (3, 4))))
+        >>> matmul_macs(0, 1)(Context(Op("n", "matmul", ("a", "b"), ("y",)), (a, b), ()))
+        120
+    """
 
     def rule(ctx: Context) -> int:
         a, b = sizes(ctx, left), sizes(ctx, right)

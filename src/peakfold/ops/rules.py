@@ -119,6 +119,13 @@ def per_output(operations: int = 1) -> CountRule:
 
     An element-wise function counts as one operation whatever it is (an exponential as much as
     an addition): the convention of published FLOP tables.
+
+    Example:
+        >>> from peakfold.ir.graph import Op, Tensor
+        >>> from peakfold.ir.types import DTYPES
+        >>> x = Tensor("x", DTYPES["float32"], (2, 3))
+        >>> per_output(2)(Context(Op("n", "clip", ("x",), ("y",)), (x,), (x,)))
+        12
     """
     return count(lambda ctx: operations * prod(produced(ctx)))
 
@@ -137,14 +144,30 @@ def elements(ctx: Context, position: int = 0) -> int:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """`axis` counted from the front; stops the rule when it is out of range."""
+    """`axis` counted from the front.
+
+    Raises:
+        CannotTell: it is out of range.
+
+    Example:
+        >>> axis_of(-1, 3)
+        2
+    """
     if not -rank <= axis < rank:
         raise CannotTell
     return axis % rank
 
 
 def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Distinct axes counted from the front."""
+    """Axes counted from the front.
+
+    Raises:
+        CannotTell: one is out of range, or two are the same.
+
+    Example:
+        >>> axes_of((0, -1), 4)
+        (0, 3)
+    """
     found = tuple(axis_of(axis, rank) for axis in axes)
     if len(set(found)) != len(found):
         raise CannotTell

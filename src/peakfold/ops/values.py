@@ -164,7 +164,17 @@ def numbers(ctx: Context, name: str) -> tuple[float, ...] | None:
 
 
 def ints(ctx: Context, name: str) -> tuple[int, ...] | None:
-    """A list of integers, `None` when not given; stops the rule when its value is unknown."""
+    """A list of integers, `None` when not given; a lone number is a list of one.
+
+    Raises:
+        CannotTell: the operand is there but its value is not known, or it is not integral.
+
+    Example:
+        >>> from peakfold.ir.graph import Op
+        >>> ctx = Context(Op("n", "squeeze", ("x",), ("y",), {"axes": (0, 2)}), (None,), ())
+        >>> ints(ctx, "axes"), ints(ctx, "steps")
+        ((0, 2), None)
+    """
     found = numbers(ctx, name)
     if found is None:
         return None
@@ -202,7 +212,17 @@ def text(ctx: Context, name: str, default: str) -> str:
 
 
 def named_dtype(ctx: Context, name: str) -> DType | None:
-    """An element type given as its name or its ONNX number; `None` when not given (or 0)."""
+    """An element type given as its name or its ONNX number; `None` when not given (or 0).
+
+    Raises:
+        CannotTell: a number or name that is no element type.
+
+    Example:
+        >>> from peakfold.ir.graph import Op
+        >>> ctx = Context(Op("n", "cast", ("x",), ("y",), {"to": 10}), (None,), ())
+        >>> str(named_dtype(ctx, "to"))
+        'float16'
+    """
     value = ctx.op.attrs.get(name)
     if value is None or value == 0:
         return None
