@@ -1,1 +1,57 @@
-"""peakfold."""
+"""peakfold: plan a neural network's memory, and prove the plan.
+
+    import peakfold
+    result = peakfold.plan("model.onnx", dims={"batch": 1})
+    print(result)                                   # before, after, the peak
+    result.save("model.plan.json")
+    assert peakfold.verify("model.onnx", "model.plan.json")
+
+Names are loaded when they are first used: importing peakfold loads no framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peakfold.errors import BackendMissing as BackendMissing
+    from peakfold.errors import DoesNotFit as DoesNotFit
+    from peakfold.errors import InvalidPlan as InvalidPlan
+    from peakfold.errors import ModelError as ModelError
+    from peakfold.errors import PeakfoldError as PeakfoldError
+    from peakfold.errors import TimeLimit as TimeLimit
+    from peakfold.errors import UsageError as UsageError
+    from peakfold.ir import Graph as Graph
+    from peakfold.packing import pack as pack
+    from peakfold.planning import Plan as Plan
+    from peakfold.planning import PlanOptions as PlanOptions
+    from peakfold.planning import Summary as Summary
+    from peakfold.reports.face import inspect as inspect
+    from peakfold.reports.face import load as load
+    from peakfold.reports.face import plan as plan
+    from peakfold.reports.face import verify as verify
+
+    __version__: str
+
+_HOME = {
+    "inspect": "reports.face", "load": "reports.face", "plan": "reports.face",
+    "verify": "reports.face", "pack": "packing", "Graph": "ir", "Plan": "planning",
+    "PlanOptions": "planning", "Summary": "planning",
+    "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",
+    "ModelError": "errors", "PeakfoldError": "errors", "TimeLimit": "errors",
+    "UsageError": "errors",
+}  # fmt: skip
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("peakfold")
+    if name in _HOME:
+        from importlib import import_module
+
+        return getattr(import_module(f"peakfold.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'peakfold' has no attribute {name!r}")

@@ -168,10 +168,9 @@ def decode_plan(data: bytes, where: str = "plan") -> Plan:
         head = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise InvalidPlan(f"not a plan: {error}", where=where) from None
-    schema = head.get("schema") if isinstance(head, dict) else None
-    if schema is None and isinstance(head, dict) and isinstance(head.get("plan"), dict):
+    if isinstance(head, dict) and isinstance(head.get("plan"), dict):
         head = head["plan"]  # the whole output of `plan --json` is welcome, too
-        schema = head.get("schema")
+    schema = head.get("schema") if isinstance(head, dict) else None
     if schema != SCHEMA:
         raise InvalidPlan(
             f"its schema is {schema!r}, this version reads {SCHEMA!r}", where=where,

@@ -1,0 +1,21 @@
+"""`peakfold ops`: the registry."""
+
+from __future__ import annotations
+
+from peakfold.cli import options as opt
+from peakfold.cli.output import color, emit, width
+
+
+@opt.verb("ops", example="peakfold ops --json | python -m json.tool")
+@opt.json_option
+def command(as_json: bool) -> int:
+    """List the op kinds peakfold knows, and what it knows of each."""
+    from peakfold.reports import documents, terminal
+    from peakfold.reports.payload import to_json
+
+    document = documents.ops_document()
+    emit(
+        to_json(document) if as_json
+        else terminal.ops_text(document, width=width(), color=color())
+    )  # fmt: skip
+    return 0

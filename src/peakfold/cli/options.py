@@ -1,0 +1,95 @@
+"""Options that several verbs share, and the sizes and names they take.
+
+The choices are written out here, because importing the planner for them would make ``--help``
+slow; a test holds them against the planner's own lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from peakfold.cli.group import traceback_option
+from peakfold.errors import UsageError
+from peakfold.units import parse_size
+
+MODES = ("naive", "inplace", "share", "both", "arena")
+SHARE = ("any", "equal", "nnvm")
+INPUTS = ("external", "pinned", "reusable")
+OUTPUTS = ("pinned", "external")
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes: ``256KiB``, ``1.5GB``, ``1048576``."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None  # noqa: ANN401
+    ) -> int:  # fmt: skip
+        """Bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def verb(name: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with an example in its help and `--traceback`."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        command = click.command(name, epilog=f"\b\nExample:\n  {example}")(function)
+        command.params.append(traceback_option())
+        return command
+
+    return make
+
+
+def _stack(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    def apply(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+model_argument = click.argument("model", metavar="MODEL")
+
+binding_options = _stack(
+    click.option(
+        "--dim", "dims", multiple=True, metavar="NAME=N",
+        help="Number for a symbolic dimension; repeatable.",
+    ),
+    click.option(
+        "--shape", "shapes", multiple=True, metavar="TENSOR=AxBxC",
+        help="Shape of an input or of any tensor the model leaves open; repeatable.",
+    ),
+)  # fmt: skip
+
+fold_options = _stack(
+    click.option(
+        "--no-fold", is_flag=True, help="Keep ops whose inputs are all known before the run."
+    ),
+    click.option(
+        "--fold-weights", is_flag=True,
+        help="Also fold casts and dequantisation of weights, which makes the weights larger.",
+    ),
+)  # fmt: skip
+
+target_option = click.option(
+    "--target", default="generic", show_default=True, metavar="T",
+    help="Runtime whose rules hold; `peakfold targets` lists them.",
+)  # fmt: skip
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout."
+)
+force_option = click.option("--force", is_flag=True, help="Overwrite files that exist.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No narration on stderr.")

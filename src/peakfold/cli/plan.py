@@ -1,0 +1,139 @@
+"""`peakfold plan`: before, after, the proof, and the plan as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peakfold.cli import options as opt
+from peakfold.cli.group import say_error
+from peakfold.cli.output import Outputs, color, emit, width, working
+from peakfold.errors import DoesNotFit
+
+if TYPE_CHECKING:
+    from peakfold.reports.results import PlanReport
+
+STRATEGIES = (
+    "best by-size by-breadth by-conflict by-area by-duration in-order "
+    "(arena); best equality in-order by-breadth by-size improved min-cost-flow counter "
+    "(share, both)"
+)
+
+
+@opt.verb("plan", example="peakfold plan model.onnx --dim batch=1 -o model.plan.json")
+@opt.model_argument
+@opt.binding_options
+@opt.target_option
+@click.option(
+    "--mode",
+    type=click.Choice(opt.MODES),
+    default="arena",
+    show_default=True,
+    help="Which plan to write; the table shows all five.",
+)
+@click.option(
+    "--strategy",
+    default="best",
+    show_default=True,
+    metavar="S",
+    help="Algorithm of the mode's family; a wrong name lists the right ones.",
+)
+@click.option(
+    "--share",
+    type=click.Choice(opt.SHARE),
+    default="any",
+    show_default=True,
+    help="Who may follow whom in a shared object (modes share and both).",
+)
+@click.option("--inputs", type=click.Choice(opt.INPUTS), help="Where inputs live.")
+@click.option("--outputs", type=click.Choice(opt.OUTPUTS), help="Where outputs live.")
+@click.option(
+    "--align", type=click.IntRange(min=1), metavar="BYTES", help="Alignment and padding of buffers."
+)
+@click.option("--no-inplace", is_flag=True, help="Never write a result over an input.")
+@click.option("--no-views", is_flag=True, help="Copy where a reshape could alias.")
+@click.option("--no-zero-copy", is_flag=True, help="Never build a concatenation in its place.")
+@click.option(
+    "--order",
+    type=click.Choice(["file"]),
+    default="file",
+    show_default=True,
+    help="Order of the ops.",
+)
+@opt.fold_options
+@click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for the search after the fast strategies.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of randomised search.")
+@click.option("--trace", is_flag=True, help="Show the counters and the free box step by step.")
+@click.option("--svg", metavar="FILE", help="Write the 2-D memory map, before and after.")
+@click.option("--png", metavar="FILE", help="The same as a PNG (needs matplotlib).")
+@click.option("-o", "--output", metavar="PLAN", help="Write the plan as JSON; - is stdout.")
+@opt.json_option
+@opt.force_option
+@opt.quiet_option
+def command(  # one parameter a flag
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], svg: str | None,
+    png: str | None, output: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+) -> int:  # fmt: skip
+    """Plan the memory of MODEL, and show before, after and what is proven.
+
+    MODEL is a .onnx file, or a .pf file (peakfold's text form).
+    """
+    outputs = Outputs(
+        {"plan": output, "svg": svg, "png": png}, force=force, inputs=(model,), json=as_json
+    )
+    if png is not None:
+        from peakfold.reports.png import need_matplotlib
+
+        need_matplotlib()
+    from peakfold.frontends import Bindings, load
+    from peakfold.reports import face
+
+    with working("planning", quiet=quiet):
+        report = face.plan(load(model, Bindings.parse(dims, shapes)), **_options(flags))
+        contents = _contents(report, outputs)
+    if as_json:
+        emit(report.to_json())
+    elif outputs.to_stdout is None:
+        emit(report.to_text(width=width(), color=color()))
+    outputs.write(contents, quiet=quiet)
+    return _verdict(report)
+
+
+def _options(flags: dict[str, Any]) -> dict[str, Any]:
+    """Flags as fields of `PlanOptions`: ``--no-x`` becomes ``x=False``."""
+    del flags["order"]  # the file's is the only one
+    return {
+        (name.removeprefix("no_")): (not value if name.startswith("no_") else value)
+        for name, value in flags.items()
+    }
+
+
+def _contents(report: PlanReport, outputs: Outputs) -> dict[str, bytes]:
+    from peakfold.planning import encode_plan
+
+    make = {
+        "plan": lambda: encode_plan(report.plan),
+        "svg": lambda: report.to_svg().encode(),
+        "png": report.to_png,
+    }
+    return {what: build() for what, build in make.items() if outputs.wants(what)}
+
+
+def _verdict(report: PlanReport) -> int:
+    """0, or 3 with the reason when the budget is missed: the plan is out by then."""
+    from peakfold.reports.budget import budget_miss
+
+    miss = budget_miss(report.summary, report.plan)
+    if miss is None:
+        return 0
+    say_error(miss)
+    return DoesNotFit.exit_code

@@ -1,0 +1,38 @@
+"""`peakfold verify`: judges a plan against its model."""
+
+from __future__ import annotations
+
+import click
+
+from peakfold.cli import options as opt
+from peakfold.cli.output import color, emit, width, working
+from peakfold.errors import InvalidPlan
+
+
+@opt.verb("verify", example="peakfold verify model.onnx model.plan.json")
+@opt.model_argument
+@click.argument("plan", metavar="PLAN")
+@opt.json_option
+@opt.quiet_option
+def command(model: str, plan: str, as_json: bool, quiet: bool) -> int:
+    """Check PLAN against MODEL, by code that shares nothing with the planner.
+
+    MODEL is loaded with the numbers the plan records; the plan of another model is refused.
+    Exit code 5 means that a check failed.
+    """
+    from peakfold.reports import documents, face
+    from peakfold.reports.payload import CheckRecord, to_json
+
+    try:
+        with working("checking", quiet=quiet):
+            report = face.verify(model, plan)
+    except InvalidPlan as error:
+        if as_json:  # a refusal is a result, too
+            refusal = CheckRecord(name="plan is for this model", ok=False, detail=str(error))
+            emit(to_json(documents.verify_document([refusal])))
+        raise
+    emit(report.to_json() if as_json else report.to_text(width=width(), color=color()))
+    if not report.ok:
+        failed = [check.name for check in report.document.checks if not check.ok]
+        raise InvalidPlan(f"failed: {', '.join(failed) or 'nothing was checked'}", where=plan)
+    return 0

@@ -1,0 +1,1 @@
+"""Results -> text, JSON and pictures: pure functions that print nothing and choose nothing."""

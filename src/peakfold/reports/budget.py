@@ -1,0 +1,24 @@
+"""Whether a plan meets its budget, and how sure that is."""
+
+from __future__ import annotations
+
+from peakfold.planning import Plan, Summary
+from peakfold.units import format_bytes
+
+
+def budget_miss(summary: Summary, plan: Plan) -> str | None:
+    """Why a plan misses its budget, with what is proven about it; `None` when it fits."""
+    budget = summary.budget_bytes
+    if budget is None or plan.arena_bytes <= budget:
+        return None
+    need = f"the plan needs {format_bytes(plan.arena_bytes)} ({plan.arena_bytes} B), "
+    need += f"the budget is {format_bytes(budget)} ({budget} B)"
+    if plan.bound.any_order > budget:
+        proof = f"proven: every order needs {format_bytes(plan.bound.any_order)} or more"
+    elif plan.mode != "arena":
+        proof = "mode arena may need less"
+    elif plan.bound.offsets > budget:
+        proof = f"proven: this order needs {format_bytes(plan.bound.offsets)} or more"
+    else:
+        proof = "not proven that it cannot fit: a longer --time-limit may help"
+    return f"does not fit: {need} ({proof})"

@@ -1,0 +1,156 @@
+"""Results -> the JSON records of `peakfold.reports.payload`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from peakfold.ir import Role
+from peakfold.ops import KINDS, lookup
+from peakfold.planning import PlanResult
+from peakfold.reports.breakdown import Breakdown
+from peakfold.reports.payload import (
+    CheckRecord,
+    DynamicRecord,
+    Given,
+    InspectDocument,
+    KindRecord,
+    ModelRecord,
+    OpRecord,
+    OpsDocument,
+    PlanDocument,
+    StaticRecord,
+    TargetRecord,
+    TargetsDocument,
+    Totals,
+    TraceStep,
+    UnsupportedKind,
+    VerifyDocument,
+    schema_name,
+)
+from peakfold.reports.terminal import ModelFacts
+from peakfold.target import TARGETS, load_target
+
+
+class CheckLike(Protocol):
+    """One check of a judge, as `peakfold.planning.verify` returns it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def ok(self) -> bool: ...  # noqa: D102
+    @property
+    def detail(self) -> str: ...  # noqa: D102
+
+
+def plan_document(result: PlanResult) -> PlanDocument:
+    """The output of ``plan --json``."""
+    return PlanDocument(
+        schema=schema_name("plan-report"),
+        summary=result.summary,
+        plan=result.plan,
+        trace=None if result.trace is None else _trace(result),
+        notes=list(result.study.graph.notes),
+    )
+
+
+def _trace(result: PlanResult) -> list[TraceStep]:
+    index = result.study.index
+    return [
+        TraceStep(
+            step=row.step,
+            op=index.graph.ops[row.op].name,
+            given=[
+                Given(tensor=index.name(tensor), object=obj if obj >= 0 else None, how=how)
+                for tensor, obj, how in row.given
+            ],
+            counters={index.name(tensor): left for tensor, left in row.counters},
+            released=list(row.released),
+            free=list(row.free),
+        )
+        for row in (result.trace.rows if result.trace else ())
+    ]
+
+
+def inspect_document(
+    model: ModelFacts, found: Breakdown, unsupported: Mapping[str, int], notes: Sequence[str]
+) -> InspectDocument:
+    """The output of ``inspect --json``; costs are `None`, as this release does not count them."""
+    return InspectDocument(
+        schema=schema_name("inspect"),
+        model=ModelRecord(
+            name=model.name, format=model.format, ops=model.ops, tensors=model.tensors,
+            folded_ops=model.folded,
+        ),
+        totals=Totals(
+            params=found.params, param_bytes=found.static[Role.PARAMETER], macs=None, flops=None,
+            bytes_moved=None, activation_elements=found.elements, time_s=None,
+        ),
+        static=StaticRecord(**{role.value: nbytes for role, nbytes in found.static.items()}),
+        dynamic=DynamicRecord(
+            activation=found.activation, workspace=found.workspace, gradient=found.gradient
+        ),
+        input_bytes=found.inputs,
+        output_bytes=found.outputs,
+        ops=[
+            OpRecord(
+                name=op.name, kind=op.kind, scope=op.scope, macs=None, flops=None,
+                params=op.params, bytes_moved=None, static_bytes=op.static_bytes,
+                output_bytes=op.output_bytes, workspace_bytes=op.workspace, intensity=None,
+                time_s=None, bound=None,
+            )
+            for op in found.ops
+        ],
+        unsupported=[UnsupportedKind(kind=k, count=n) for k, n in unsupported.items()],
+        opaque=list(found.opaque),
+        notes=list(notes),
+    )  # fmt: skip
+
+
+def verify_document(checks: Iterable[CheckLike]) -> VerifyDocument:
+    """The output of ``verify --json``; a plan without a single check is not verified."""
+    records = [CheckRecord(name=c.name, ok=c.ok, detail=c.detail) for c in checks]
+    good = bool(records) and all(record.ok for record in records)
+    return VerifyDocument(schema=schema_name("verify"), ok=good, checks=records)
+
+
+def ops_document() -> OpsDocument:
+    """The registry, row by row."""
+    rows = [lookup(kind) for kind in KINDS]
+    return OpsDocument(
+        schema=schema_name("ops"),
+        ops=[
+            KindRecord(
+                kind=row.kind,
+                inplace=bool(row.inplace) or row.inplace_if is not None,
+                views=row.views is not None,
+                parts=row.parts is not None,
+                workspace=row.workspace is not None,
+                macs=row.macs is not None,
+                shape=row.shape is not None,
+                engine=row.engine,
+            )
+            for row in rows
+        ],
+    )
+
+
+def targets_document() -> TargetsDocument:
+    """Every target file."""
+    return TargetsDocument(
+        schema=schema_name("targets"),
+        targets=[
+            TargetRecord(
+                name=target.name,
+                description=target.description,
+                align=target.align,
+                inputs=target.inputs,
+                outputs=target.outputs,
+                inplace_kinds=list(target.inplace_kinds),
+                inplace_also=list(target.inplace_also),
+                views=target.views,
+                zero_copy_concat=target.zero_copy_concat,
+            )
+            for target in map(load_target, TARGETS)
+        ],
+    )

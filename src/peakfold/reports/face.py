@@ -1,0 +1,182 @@
+"""`peakfold.plan`, `inspect`, `verify`: one call each, from a path or a graph to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from peakfold.analysis import Index, op_facts, unsupported
+from peakfold.errors import UsageError
+from peakfold.frontends import Bindings, Loaded
+from peakfold.frontends import load as load_file
+from peakfold.ir import Graph
+from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
+from peakfold.planning.study import apply_recipe, recipe_of
+from peakfold.reports.breakdown import break_down
+from peakfold.reports.documents import verify_document
+from peakfold.reports.results import InspectReport, PlanReport, VerifyReport
+from peakfold.reports.terminal import ModelFacts
+from peakfold.target import load_target
+from peakfold.units import parse_size
+
+Model = str | Path | Graph | Loaded
+
+
+def load(
+    path: str | Path,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read a model file (``.onnx`` or ``.pf``).
+
+    Args:
+        path: the file.
+        dims: numbers for symbolic dimensions, as ``--dim`` takes them.
+        shapes: shapes by tensor name as ``--shape`` takes them: ``"1x3x224x224"``.
+
+    Raises:
+        UsageError: no such file, unknown format, or a name the model does not have.
+        ModelError: the file is broken, with the op or tensor at fault.
+    """
+    bindings = Bindings.parse(
+        [f"{name}={number}" for name, number in (dims or {}).items()],
+        [f"{name}={shape}" for name, shape in (shapes or {}).items()],
+    )
+    return load_file(path, bindings)
+
+
+def plan(
+    model: Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of PlanOptions, checked below
+) -> PlanReport:
+    """Plan a model's memory.
+
+    Args:
+        model: a path, a graph, or what `load` returned.
+        dims: as `load` takes them; only with a path.
+        shapes: likewise.
+        options: fields of `peakfold.PlanOptions`; `budget` may be written ``"256KiB"``.
+
+    Returns:
+        A report: `print` it, `save` its plan, read `summary`.
+
+    Raises:
+        UsageError: an unknown option, or a value that no option has.
+        ModelError: the model cannot be read, or a size is not known.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\n"
+        ...                 "y: int8[64] = relu(x)\\nz: int8[64] = relu(y)\\noutput z")
+        >>> plan(g).summary.arena_bytes
+        64
+    """
+    loaded = _loaded(model, dims, shapes)
+    known = {item.name for item in fields(PlanOptions)}
+    for name in options:
+        if name not in known:
+            hint = f"known: {', '.join(sorted(known))}"
+            raise UsageError(f"there is no option {name!r}", hint=hint)
+    if isinstance(options.get("budget"), str):
+        options["budget"] = parse_size(options["budget"])
+    result = make_plan(loaded.graph, PlanOptions(**options), loaded.bindings)
+    return PlanReport(result, _called(loaded))
+
+
+def inspect(
+    model: Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+    target: str = "generic",
+    fold: bool = True,
+    fold_weights: bool = False,
+) -> InspectReport:
+    """Where a model's memory goes, by role and by op.
+
+    Args:
+        model: a path, a graph, or what `load` returned.
+        dims: as `load` takes them; only with a path.
+        shapes: likewise.
+        target: whose rules decide what is known of kernel scratch.
+        fold: as in a plan.
+        fold_weights: as in a plan.
+
+    Raises:
+        UsageError: an unknown target or name.
+        ModelError: the model cannot be read, or a size is not known.
+    """
+    loaded = _loaded(model, dims, shapes)
+    rules = load_target(target)
+    recipe = recipe_of(PlanOptions(fold=fold, fold_weights=fold_weights))
+    graph = apply_recipe(loaded.graph, recipe)
+    index = Index.of(graph)
+    found = break_down(index, [op_facts(graph, op, rules) for op in graph.ops])
+    facts = ModelFacts(
+        name=_called(loaded),
+        format=graph.source or "pf",
+        ops=len(graph.ops),
+        tensors=len(graph.tensors),
+        folded=len(loaded.graph.ops) - len(graph.ops),
+    )
+    return InspectReport(facts, found, unsupported(graph), graph.notes)
+
+
+def verify(model: Model, plan: Plan | PlanReport | str | Path) -> VerifyReport:
+    """Check a plan against its model, by code that shares nothing with the planner.
+
+    Args:
+        model: a path, a graph, or what `load` returned; a path is loaded with the numbers
+            that the plan records.
+        plan: a plan, a report, or a plan file.
+
+    Raises:
+        InvalidPlan: the file is no plan, or the plan belongs to another model.
+        UsageError: a file does not exist.
+        ModelError: the model cannot be read.
+    """
+    from peakfold.planning.verify import verify_plan
+
+    record = plan.plan if isinstance(plan, PlanReport) else plan
+    if not isinstance(record, Plan):
+        record = read_plan(record)
+    if isinstance(model, str | Path):
+        loaded = load(model, dims=record.bindings.dims, shapes=record.bindings.shapes)
+    else:
+        loaded = _loaded(model, None, None)
+    return VerifyReport(verify_document(verify_plan(loaded.graph, record)))
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read a plan file.
+
+    Raises:
+        UsageError: the file cannot be read.
+        InvalidPlan: it holds no plan of this version.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+    return decode_plan(data, str(path))
+
+
+def _loaded(
+    model: Model, dims: Mapping[str, int] | None, shapes: Mapping[str, str] | None
+) -> Loaded:
+    if isinstance(model, str | Path):
+        return load(model, dims=dims, shapes=shapes)
+    if dims or shapes:
+        raise UsageError("dims and shapes go with a path", hint="pass them to peakfold.load")
+    return model if isinstance(model, Loaded) else Loaded(model, Bindings(), "")
+
+
+def _called(loaded: Loaded) -> str:
+    """The file's name, or else the graph's: exporters call every graph alike."""
+    return Path(loaded.path).name or loaded.graph.name

@@ -1,0 +1,254 @@
+"""The JSON of every verb, as records: the contract's keys, exact bytes, `None` = not known.
+
+The JSON Schemas in ``docs/schema`` are made from these types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from peakfold.planning.plan import Plan
+from peakfold.planning.summary import Summary
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Where one result of a step went: `how` is new, free, inplace, view or external."""
+
+    tensor: str
+    object: int | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStep:
+    """One step of the reference-counting run.
+
+    Attributes:
+        counters: readers left after the step, of the tensors whose count changed.
+        released: objects put into the box at this step.
+        free: the box after the step, oldest first.
+    """
+
+    step: int
+    op: str
+    given: list[Given]
+    counters: dict[str, int]
+    released: list[int]
+    free: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """Output of ``plan --json``; `trace` is `None` unless it was asked for."""
+
+    schema: str
+    summary: Summary
+    plan: Plan
+    trace: list[TraceStep] | None = None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRecord:
+    """Which model; `ops` and `tensors` are counted after folding."""
+
+    name: str
+    format: str
+    ops: int
+    tensors: int
+    folded_ops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Figures of the whole model."""
+
+    params: int
+    param_bytes: int
+    macs: int | None
+    flops: int | None
+    bytes_moved: int | None
+    activation_elements: int
+    time_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticRecord:
+    """Bytes allocated once, by role."""
+
+    parameter: int
+    constant: int
+    state: int
+    optimizer_state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicRecord:
+    """Bytes of results that are no outputs and of scratch, before any reuse."""
+
+    activation: int
+    workspace: int | None
+    gradient: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRecord:
+    """One op; a parameter that several ops read is counted at the first."""
+
+    name: str
+    kind: str
+    scope: str
+    macs: int | None
+    flops: int | None
+    params: int
+    bytes_moved: int | None
+    static_bytes: int
+    output_bytes: int | None
+    workspace_bytes: int | None
+    intensity: float | None
+    time_s: float | None
+    bound: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsupportedKind:
+    """An op kind the registry has no row for, and how often it occurs."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectDocument:
+    """Output of ``inspect --json``."""
+
+    schema: str
+    model: ModelRecord
+    totals: Totals
+    static: StaticRecord
+    dynamic: DynamicRecord
+    input_bytes: int
+    output_bytes: int
+    ops: list[OpRecord]
+    unsupported: list[UnsupportedKind]
+    opaque: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRecord:
+    """One check of a judge."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyDocument:
+    """Output of ``verify --json``."""
+
+    schema: str
+    ok: bool
+    checks: list[CheckRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRecord:
+    """One row of the registry, as yes or no.
+
+    Attributes:
+        inplace: output 0 may be written over some input (of some ops of the kind).
+        views: some output is a byte range of an input.
+        parts: inputs may be written straight into output 0.
+        workspace: the scratch is known without asking a kernel.
+        macs: multiply-accumulates can be counted.
+        shape: output shapes can be inferred.
+    """
+
+    kind: str
+    inplace: bool
+    views: bool
+    parts: bool
+    workspace: bool
+    macs: bool
+    shape: bool
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpsDocument:
+    """Output of ``ops --json``."""
+
+    schema: str
+    ops: list[KindRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """One target; an empty `inplace_kinds` allows every kind the registry allows."""
+
+    name: str
+    description: str
+    align: int
+    inputs: str
+    outputs: str
+    inplace_kinds: list[str]
+    inplace_also: list[str]
+    views: bool
+    zero_copy_concat: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetsDocument:
+    """Output of ``targets --json``."""
+
+    schema: str
+    targets: list[TargetRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoDocument:
+    """Output of ``demo --json``."""
+
+    schema: str
+    model: str
+    summary: Summary
+    verified: VerifyDocument
+    written: list[str]
+
+
+Document = (
+    PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
+)
+
+DOCUMENTS: dict[str, type] = {
+    "plan": Plan,
+    "plan-report": PlanDocument,
+    "inspect": InspectDocument,
+    "verify": VerifyDocument,
+    "ops": OpsDocument,
+    "targets": TargetsDocument,
+    "demo": DemoDocument,
+}
+"""Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
+
+
+def schema_name(name: str) -> str:
+    """The `schema` value of a document.
+
+    Example:
+        >>> schema_name("inspect")
+        'peakfold.inspect/1'
+    """
+    return f"peakfold.{name}/{VERSION}"
+
+
+def to_json(document: Document) -> str:
+    """A document as indented JSON that ends in a newline."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

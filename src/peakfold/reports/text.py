@@ -1,0 +1,110 @@
+"""Text for a terminal: names made safe, long names shortened in the middle, tables to strings.
+
+Names in a model file may hold anything, escape sequences included. Everything that comes from
+a model passes through `clean` before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+DEFAULT_WIDTH = 80
+_LISTED = 8
+
+
+def clean(text: str) -> str:
+    r"""The text with every character that is not printable written as an escape.
+
+    Example:
+        >>> clean("conv\x1b[31m\n")
+        'conv\\x1b[31m\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """A cleaned text of at most `width` characters, cut before its last two thirds.
+
+    Names of one model often begin alike and differ at their end.
+
+    Example:
+        >>> shorten("block_1/conv_2/BiasAdd", 13)
+        'bloc…/BiasAdd'
+    """
+    text = clean(text)
+    if len(text) <= width:
+        return text
+    tail = max(width - 1, 2) * 2 // 3
+    head = max(width - 1, 2) - tail
+    return f"{text[:head]}…{text[len(text) - tail :]}"
+
+
+def listed(items: Iterable[str], most: int = _LISTED) -> str:
+    """A list in one line; what does not fit is counted, never dropped in silence.
+
+    Example:
+        >>> listed(["a", "b", "c"], most=2)
+        'a, b and 1 more'
+    """
+    every = list(items)
+    shown = ", ".join(shorten(item, 60) for item in every[:most])
+    return shown if len(every) <= most else f"{shown} and {len(every) - most} more"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, plural when it is not one.
+
+    Example:
+        >>> counted(1, "op"), counted(1200, "op")
+        ('1 op', '1,200 ops')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def plain_table(
+    columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]], title: str = ""
+) -> Table:
+    """A borderless table.
+
+    Args:
+        columns: heading and ``left`` or ``right``, each.
+        rows: cells; strings are shown as they are, without markup.
+        title: a line above the headings.
+    """
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
+        title=Text(title, "bold") if title else None, title_justify="left", title_style="",
+    )  # fmt: skip
+    for heading, side in columns:
+        left = side == "left"
+        table.add_column(
+            heading, justify="left" if left else "right", no_wrap=True, overflow="ellipsis"
+        )
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return table
+
+
+def heading(text: str) -> Text:
+    """The title of a part of a report."""
+    return Text(text, "bold")
+
+
+def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
+    """Renderables as one string that ends in a newline; without colour it is plain text."""
+    console = Console(
+        file=io.StringIO(), width=max(width, 40), force_terminal=color, no_color=not color,
+        color_system="standard" if color else None, highlight=False, markup=False, emoji=False,
+        legacy_windows=False,
+    )  # fmt: skip
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
