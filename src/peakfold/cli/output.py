@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import click
-
 from peakfold.cli.group import print_line
 from peakfold.errors import UsageError
 
@@ -21,8 +19,7 @@ def emit(data: str | bytes) -> None:
     """Write data to stdout. A reader that went away (``| head``) is no error."""
     try:
         if isinstance(data, bytes):
-            stream = click.get_binary_stream("stdout")
-            stream.write(data)
+            sys.stdout.buffer.write(data)
         else:
             stdout = sys.stdout
             encoding = getattr(stdout, "encoding", None) or "utf-8"

@@ -29,6 +29,7 @@ PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
     "#7b61a8", "#b3a100", "#4f9d9d", "#a65a3a", "#8fb339", "#8094c4",
 )  # fmt: skip
+SCRATCH = len(PALETTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def raster(panel: Panel, columns: int, rows: int) -> npt.NDArray[np.int16]:
         rows: cells along the addresses.
 
     Returns:
-        (rows, columns) positions in `PALETTE`.
+        (rows, columns) positions in `PALETTE`; `SCRATCH` for kernel workspace.
     """
     grid = np.full((rows, columns), -1, dtype=np.int16)
     for box in panel.boxes:
@@ -179,5 +180,5 @@ def raster(panel: Panel, columns: int, rows: int) -> npt.NDArray[np.int16]:
         right = max(-(-box.stop * columns // panel.steps), left + 1)
         low = min(box.lower * rows // panel.height, rows - 1)
         high = max(-(-box.upper * rows // panel.height), low + 1)
-        grid[low:high, left:right] = box.color % len(PALETTE)
+        grid[low:high, left:right] = SCRATCH if box.scratch else box.color % len(PALETTE)
     return grid

@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from peakfold.planning import PlanResult, Summary
+from peakfold.planning import PlanResult
 from peakfold.planning.counter import CounterPlan
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import counted, plain_table, shorten
+from peakfold.reports.text import counted, heading, plain_table, shorten
 from peakfold.units import format_bytes
 
 _MEANING = {
@@ -57,8 +57,9 @@ def savings(result: PlanResult) -> Table:
         ]  # fmt: skip
         rows.append([Text(cell, "bold cyan" if chosen else "") for cell in cells])
     bounds = [
-        ("lower bound", summary.lower_bound_bytes, "this order, these buffers"),
-        ("any order", summary.any_order_bound_bytes, "lower bound of every order"),
+        ("lower bound", summary.lower_bound_bytes, "no offsets for this order need less"),
+        ("  of objects", summary.objects_bound_bytes, "no handing on in this order needs less"),
+        ("  any order", summary.any_order_bound_bytes, "no order and no layout needs less"),
     ]
     for label, nbytes, meaning in bounds:
         cells = [f"  {label}", format_bytes(nbytes), factor(summary.naive_bytes, nbytes), meaning]
@@ -79,15 +80,16 @@ def factor(before: int, after: int) -> str:
     return f"{before / after:.2f}x"
 
 
-def proof_line(summary: Summary) -> Text:
+def proof_line(result: PlanResult) -> Text:
     """What is proven, in one sentence; "minimal" only with both proofs."""
+    summary, layout = result.summary, result.layout
     if summary.mode in ("naive", "inplace"):
         return Text(f"Mode {summary.mode} shares no memory between buffers: nothing to prove.")
     if summary.mode != "arena":
-        return Text(
-            f"No shared objects for these buffers need less than "
-            f"{format_bytes(summary.objects_bound_bytes)} (bound of mode both)."
-        )
+        if layout.optimal:
+            return Text("Proven: no shared objects for these buffers need less.", "green")
+        gap = (layout.total - layout.bound) / max(layout.bound, 1)
+        return Text(f"Within {gap:.2%} of the bound of its shared objects; not proven.", "yellow")
     if summary.optimal and summary.order_optimal:
         return Text("Proven minimal: no order of these ops and no layout needs less.", "green")
     if summary.optimal:
@@ -101,19 +103,17 @@ def proof_line(summary: Summary) -> Text:
 
 
 def beside(result: PlanResult) -> Text:
-    """What lies outside the arena."""
-    s = result.summary
-    policy = result.plan.policies
-    where = "beside it" if policy.inputs == "external" else "inside it"
-    out = "beside it" if policy.outputs == "external" else "inside it"
-    return Text(
-        f"Parameters and other static memory {format_bytes(s.static_bytes)} beside it; "
-        f"inputs {format_bytes(s.input_bytes)} {where}; outputs {format_bytes(s.output_bytes)} "
-        f"{out}."
-    )
+    """What lies inside the planned memory, and what beside it."""
+    summary, policies = result.summary, result.plan.policies
+    inside, outside = ["activations"], [f"parameters {format_bytes(summary.static_bytes)}"]
+    inputs = outside if policies.inputs == "external" else inside
+    inputs.append(f"inputs {format_bytes(summary.input_bytes)}")
+    outputs = outside if policies.outputs == "external" else inside
+    outputs.append(f"outputs {format_bytes(summary.output_bytes)}")
+    return Text(f"Inside: {', '.join(inside)}. Beside it: {', '.join(outside)}.")
 
 
-def peak_table(result: PlanResult, *, width: int) -> Table:
+def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     """Who is alive at the peak, largest first."""
     layout = result.layout
     step = layout.timeline.peak_step
@@ -136,7 +136,8 @@ def peak_table(result: PlanResult, *, width: int) -> Table:
         rows.append([format_bytes(rest), f"{rest / peak:.0%}", f"{len(alive) - _PEAK_ROWS} more"])
     head = f"Alive at the peak: {format_bytes(layout.timeline.peak)} at step {step + 1}, "
     head += shorten(result.summary.peak_op or "no op", max(width - len(head), 16))
-    return plain_table([("bytes", "right"), ("share", "right"), ("buffer", "left")], rows, head)
+    columns = [("bytes", "right"), ("share", "right"), ("buffer", "left")]
+    return ["", heading(head), plain_table(columns, rows)]
 
 
 def trace_part(result: PlanResult) -> list[RenderableType]:
@@ -151,7 +152,7 @@ def trace_part(result: PlanResult) -> list[RenderableType]:
     sizes = ", ".join(f"#{n} {format_bytes(s)}" for n, s in enumerate(result.trace.sizes[:12]))
     more = f" and {len(result.trace.sizes) - 12} more" if len(result.trace.sizes) > 12 else ""
     return [
-        "", Text("Step trace of the reference-counting planner", "bold"), table,
+        "", heading("Step trace of the reference-counting planner"), table,
         Text(f"Buffers: {sizes or 'none'}{more}"),
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from peakfold.errors import BackendMissing
 from peakfold.planning import PlanResult
-from peakfold.reports.map import PALETTE, Box, MemoryMap, Panel, memory_map, raster
+from peakfold.reports.map import PALETTE, SCRATCH, Box, MemoryMap, Panel, memory_map, raster
 from peakfold.reports.text import shorten
 from peakfold.units import format_bytes
 
@@ -118,5 +118,5 @@ def _dense(axes: Axes, panel: Panel) -> None:
     shown = np.ma.masked_less(cells, 0)
     axes.imshow(
         shown, extent=(0, panel.steps, 0, panel.height), origin="lower", aspect="auto",
-        cmap=ListedColormap(PALETTE), vmin=0, vmax=len(PALETTE) - 1, interpolation="nearest",
+        cmap=ListedColormap([*PALETTE, "#888888"]), vmin=0, vmax=SCRATCH, interpolation="nearest",
     )  # fmt: skip

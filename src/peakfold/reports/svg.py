@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from html import escape
 
 from peakfold.planning import PlanResult
-from peakfold.reports.map import PALETTE, Box, MemoryMap, Panel, memory_map, raster
+from peakfold.reports.map import PALETTE, SCRATCH, Box, MemoryMap, Panel, memory_map, raster
 from peakfold.reports.text import shorten
 from peakfold.units import format_bytes
 
@@ -104,9 +104,10 @@ def _axes(panel: Panel, left: int, y: int, plot: int) -> Iterator[str]:
         yield f'<text class="m" text-anchor="end" x="{left - 6}" y="{at + 4:.1f}">{label}</text>'
     for step in sorted({0, panel.steps // 2, panel.steps - 1}):
         at = left + plot * (step + 0.5) / panel.steps
+        anchor = "end" if step == panel.steps - 1 and step else "middle"
         yield (
-            f'<text class="m" text-anchor="middle" x="{at:.1f}" y="{y + _PLOT + 16}">'
-            f"{step + 1}</text>"
+            f'<text class="m" text-anchor="{anchor}" x="{at:.1f}" y="{y + _PLOT + 16}">'
+            f"{step + 1:,}</text>"
         )
     base = y + _PLOT
     yield f'<line class="axis" x1="{left}" x2="{left + plot}" y1="{base}" y2="{base}"/>'
@@ -148,7 +149,8 @@ def _dense(panel: Panel, plot: int) -> Iterator[str]:
                     )
                 start = column
     for color in sorted(runs):
-        yield f'<path fill="{PALETTE[color]}" d="{"".join(runs[color])}"/>'
+        fill = "url(#hatch)" if color == SCRATCH else PALETTE[color]
+        yield f'<path fill="{fill}" d="{"".join(runs[color])}"/>'
     largest = sorted(
         panel.boxes, key=lambda b: ((b.lower - b.upper) * (b.stop - b.start), b.start, b.lower)
     )

@@ -46,11 +46,19 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         workspace_unknown=dict(sorted(unknown.items())), notes=result.study.graph.notes,
     )  # fmt: skip
     body: list[RenderableType] = [
-        parts.title(result, name), "", parts.savings(result), "",
-        parts.proof_line(result.summary), parts.beside(result), "",
-        heading("Memory over time"), *picture(curves_of(result), width=width), "",
-        parts.peak_table(result, width=width), *parts.trace_part(result), *notice_part(lines),
-    ]  # fmt: skip
+        parts.title(result, name),
+        "",
+        parts.savings(result),
+        "",
+        parts.proof_line(result),
+        parts.beside(result),
+        "",
+        heading("Memory over time"),
+        *picture(curves_of(result), width=width),
+        *parts.peak_part(result, width=width),
+        *parts.trace_part(result),
+        *notice_part(lines),
+    ]
     return render(body, width=width, color=color)
 
 
@@ -137,7 +145,7 @@ def _op_part(found: Breakdown, width: int, every_op: bool) -> list[RenderableTyp
     )
     room = max(width - taken - 2, 12)
     rows = [[shorten(op.name, room), *row] for op, row in zip(shown, rest, strict=True)]
-    return [plain_table([("op", "left"), *columns], rows, title)]
+    return [heading(title), plain_table([("op", "left"), *columns], rows)]
 
 
 def verify_text(document: VerifyDocument, *, width: int, color: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -68,25 +69,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def plain_table(
-    columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]], title: str = ""
-) -> Table:
+def plain_table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]]) -> Table:
     """A borderless table.
 
     Args:
         columns: heading and ``left`` or ``right``, each.
         rows: cells; strings are shown as they are, without markup.
-        title: a line above the headings.
     """
-    table = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
-        title=Text(title, "bold") if title else None, title_justify="left", title_style="",
-    )  # fmt: skip
-    for heading, side in columns:
-        left = side == "left"
-        table.add_column(
-            heading, justify="left" if left else "right", no_wrap=True, overflow="ellipsis"
-        )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title, side in columns:
+        justify: Literal["left", "right"] = "left" if side == "left" else "right"
+        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return table
