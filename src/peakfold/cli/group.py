@@ -99,8 +99,10 @@ class PeakfoldGroup(click.Group):
         """Run the verb; what it raises becomes a line and an exit code."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt):
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
+        except KeyboardInterrupt:
+            raise click.Abort from None
         except Exception as error:
             if ctx.meta.get(TRACEBACK):
                 traceback.print_exc()
@@ -111,8 +113,9 @@ class PeakfoldGroup(click.Group):
     ) -> NoReturn:  # fmt: skip
         """Run and exit with the code of the outcome."""
         extra["standalone_mode"] = False
+        given = sys.argv[1:] if args is None else list(args)
         try:
-            code = super().main(args, prog_name or "peakfold", **extra)
+            code = super().main(given or ["--help"], prog_name or "peakfold", **extra)
         except click.ClickException as error:
             say_error(error.format_message())
             code = error.exit_code

@@ -13,6 +13,7 @@ from peakfold.cli.group import print_line
 from peakfold.errors import UsageError
 
 STDOUT = "-"
+_PLAIN = str.maketrans("█▇▆▅▄▃▂▁░╌─│┤└▲…", "######__.--|++^~")
 
 
 def emit(data: str | bytes) -> None:
@@ -21,14 +22,22 @@ def emit(data: str | bytes) -> None:
         if isinstance(data, bytes):
             sys.stdout.buffer.write(data)
         else:
-            stdout = sys.stdout
-            encoding = getattr(stdout, "encoding", None) or "utf-8"
-            stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
+            sys.stdout.write(_encodable(data, getattr(sys.stdout, "encoding", None) or "utf-8"))
         sys.stdout.flush()
     except BrokenPipeError:
         _stop_writing()
     except OSError as error:
         raise UsageError(f"cannot write to stdout: {error.strerror or error}") from None
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text in what a terminal can show; pictures keep their shape in plain ASCII."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        drawn = text.translate(_PLAIN)
+        return drawn.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def _stop_writing() -> None:

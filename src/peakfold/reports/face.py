@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from peakfold.analysis import Index, op_facts, unsupported
-from peakfold.errors import UsageError
-from peakfold.frontends import Bindings, Loaded
+from peakfold.errors import InvalidPlan, UsageError
+from peakfold.frontends import FORMATS, Bindings, Loaded
 from peakfold.frontends import load as load_file
 from peakfold.ir import Graph
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
@@ -147,10 +147,24 @@ def verify(model: Model, plan: Plan | PlanReport | str | Path) -> VerifyReport:
     if not isinstance(record, Plan):
         record = read_plan(record)
     if isinstance(model, str | Path):
-        loaded = load(model, dims=record.bindings.dims, shapes=record.bindings.shapes)
+        loaded = _load_for(model, record)
     else:
         loaded = _loaded(model, None, None)
     return VerifyReport(verify_document(verify_plan(loaded.graph, record)))
+
+
+def _load_for(model: str | Path, plan: Plan) -> Loaded:
+    """The model with the plan's numbers; numbers it has no place for are another model's."""
+    dims, shapes = plan.bindings.dims, plan.bindings.shapes
+    try:
+        return load(model, dims=dims, shapes=shapes)
+    except UsageError as error:
+        readable = Path(model).is_file() and Path(model).suffix in FORMATS
+        if readable and (dims or shapes):
+            raise InvalidPlan(
+                f"the plan is for another model: {error}", where=plan.graph.name
+            ) from None
+        raise
 
 
 def read_plan(path: str | Path) -> Plan:

@@ -1,15 +1,12 @@
-"""The parts of a plan's report: before and after, who is alive at the peak, the step trace."""
+"""The parts of a plan's report: before and after, what is proven, who is alive at the peak."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from peakfold.planning import PlanResult
-from peakfold.planning.counter import CounterPlan
 from peakfold.reports.names import block_name, others
 from peakfold.reports.text import counted, heading, plain_table, shorten
 from peakfold.units import format_bytes
@@ -21,10 +18,7 @@ _MEANING = {
     "both": "handed on, in place and views",
     "arena": "offsets in one block, in place, views",
 }
-_HOW = {"new": "new", "free": "from the box", "inplace": "in place", "view": "view"}
 _PEAK_ROWS = 8
-# Up to this many tensors every counter is shown at every step, as a textbook would.
-_FULL_COUNTERS = 16
 
 
 def title(result: PlanResult, name: str) -> Text:
@@ -138,67 +132,3 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     head += shorten(result.summary.peak_op or "no op", max(width - len(head), 16))
     columns = [("bytes", "right"), ("share", "right"), ("buffer", "left")]
     return ["", heading(head), plain_table(columns, rows)]
-
-
-def trace_part(result: PlanResult) -> list[RenderableType]:
-    """The step table of the reference-counting run; empty when there is no trace."""
-    if result.trace is None:
-        return []
-    heads = ("op", "counters after", "buffer given", "released", "free box after")
-    columns = [("step", "right"), *((head, "left") for head in heads)]
-    table = plain_table(columns, _trace_rows(result, result.trace))
-    for column in table.columns:
-        column.no_wrap, column.overflow = False, "fold"
-    sizes = ", ".join(f"#{n} {format_bytes(s)}" for n, s in enumerate(result.trace.sizes[:12]))
-    more = f" and {len(result.trace.sizes) - 12} more" if len(result.trace.sizes) > 12 else ""
-    return [
-        "", heading("Step trace of the reference-counting planner"), table,
-        Text(f"Buffers: {sizes or 'none'}{more}"),
-    ]  # fmt: skip
-
-
-def traced(result: PlanResult) -> list[int]:
-    """Tensors whose counters mean something: those that live in a planned buffer."""
-    index, policies = result.study.index, result.study.policies
-    external = policies.inputs == "external"
-    return [
-        t for t in range(len(index.nbytes))
-        if t not in index.opaque and not index.static[t]
-        and (index.producer[t] >= 0 or not external)
-    ]  # fmt: skip
-
-
-def _trace_rows(result: PlanResult, run: CounterPlan) -> Iterator[list[str]]:
-    index = result.study.index
-    shown = traced(result)
-    full = len(shown) <= _FULL_COUNTERS
-    known = set(shown)
-    counters = {t: run.initial[t] for t in shown}
-
-    def tell(tensors: list[int]) -> str:
-        return " ".join(f"{shorten(index.name(t), 24)}={counters[t]}" for t in tensors)
-
-    yield ["0", "-", tell(shown) if full else f"{len(shown)} tensors", "-", "-", "empty"]
-    for row in run.rows:
-        changed = [t for t, _ in row.counters if t in known]
-        counters.update((t, left) for t, left in row.counters if t in known)
-        yield [
-            str(row.step + 1),
-            shorten(index.graph.ops[row.op].name, 24),
-            tell(shown if full else changed),
-            ", ".join(_given(result, item) for item in row.given) or "-",
-            _objects(row.released, "-"),
-            _objects(row.free, "empty"),
-        ]
-
-
-def _given(result: PlanResult, item: tuple[int, int, str]) -> str:
-    tensor, obj, how = item
-    name = shorten(result.study.index.name(tensor), 24)
-    if how == "external" or obj < 0:
-        return f"{name}: the caller's"
-    return f"{name}: #{obj} {_HOW.get(how, how)}"
-
-
-def _objects(objects: tuple[int, ...], nothing: str) -> str:
-    return " ".join(f"#{obj}" for obj in objects) or nothing

@@ -17,6 +17,7 @@ from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.payload import OpsDocument, TargetsDocument, VerifyDocument
 from peakfold.reports.text import clean, counted, heading, plain_table, render, shorten
 from peakfold.reports.timeline import picture
+from peakfold.reports.trace import placement_part, trace_part
 from peakfold.units import format_bytes
 
 _LARGEST = 12
@@ -56,7 +57,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         heading("Memory over time"),
         *picture(curves_of(result), width=width),
         *parts.peak_part(result, width=width),
-        *parts.trace_part(result),
+        *(trace_part(result) + placement_part(result) if result.trace else []),
         *notice_part(lines),
     ]
     return render(body, width=width, color=color)
