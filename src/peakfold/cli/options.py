@@ -6,6 +6,7 @@ slow; a test holds them against the planner's own lists.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,14 @@ MODES = ("naive", "inplace", "share", "both", "arena")
 SHARE = ("any", "equal", "nnvm")
 INPUTS = ("external", "pinned", "reusable")
 OUTPUTS = ("pinned", "external")
+ARENA_STRATEGIES = (
+    "best", "by-size", "by-breadth", "by-load", "by-length", "by-area", "in-order", "by-death",
+    "first-fit", "first-fit-length", "first-fit-in-order",
+)  # fmt: skip
+SHARE_STRATEGIES = (
+    "best", "naive", "equality", "in-order", "by-breadth", "by-size", "improved",
+    "min-cost-flow", "counter",
+)  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -40,11 +49,18 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-def verb(name: str, *, example: str) -> Callable[[Callable[..., Any]], click.Command]:
+def lines(names: tuple[str, ...]) -> str:
+    """Names as an indented paragraph of a help text."""
+    return textwrap.fill(", ".join(names), 62).replace("\n", "\n" + " " * 15)
+
+
+def verb(
+    name: str, *, example: str, more: str = ""
+) -> Callable[[Callable[..., Any]], click.Command]:
     """A click command with an example in its help and `--traceback`."""
 
     def make(function: Callable[..., Any]) -> click.Command:
-        command = click.command(name, epilog=f"\b\nExample:\n  {example}")(function)
+        command = click.command(name, epilog=f"{more}\n\b\nExample:\n  {example}")(function)
         command.params.append(traceback_option())
         return command
 

@@ -14,14 +14,18 @@ from peakfold.errors import DoesNotFit
 if TYPE_CHECKING:
     from peakfold.reports.results import PlanReport
 
-STRATEGIES = (
-    "best by-size by-breadth by-conflict by-area by-duration in-order "
-    "(arena); best equality in-order by-breadth by-size improved min-cost-flow counter "
-    "(share, both)"
+_STRATEGIES = f"""\b
+Strategies:
+  arena        {opt.lines(opt.ARENA_STRATEGIES)}
+  share, both  {opt.lines(opt.SHARE_STRATEGIES)}
+"""
+
+
+@opt.verb(
+    "plan",
+    example="peakfold plan model.onnx --dim batch=1 -o model.plan.json",
+    more=_STRATEGIES,
 )
-
-
-@opt.verb("plan", example="peakfold plan model.onnx --dim batch=1 -o model.plan.json")
 @opt.model_argument
 @opt.binding_options
 @opt.target_option
@@ -37,7 +41,7 @@ STRATEGIES = (
     default="best",
     show_default=True,
     metavar="S",
-    help="Algorithm of the mode's family; a wrong name lists the right ones.",
+    help="Algorithm of the mode's family, listed below.",
 )
 @click.option(
     "--share",

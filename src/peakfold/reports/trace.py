@@ -89,9 +89,7 @@ def _objects(objects: tuple[int, ...], nothing: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One buffer: its number, first byte, bytes, tenants in time order, and whether its bytes
-    hold anything else at another time.
-    """
+    """One buffer: tenants in time order; `reused` when its bytes hold more than one thing."""
 
     number: int
     offset: int
