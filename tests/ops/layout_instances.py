@@ -153,6 +153,10 @@ def joins() -> Iterator[Instance]:
         yield make("Concat", *parts, axis=axis)
         yield make("Concat", parts[0], axis=axis)
         yield make("Concat", parts[0], floats((*head, 0, 2)), parts[1], axis=axis)
+    for element in (np.float16, np.int64, np.uint8, np.bool_):
+        parts = [(floats((1, n, 3), n) * 90).astype(element) for n in (2, 1, 3)]
+        yield make("Concat", *parts, axis=1)
+        yield make("Concat", *parts[:1], *parts[:1], axis=2)
     bits = nibbles((2,)), nibbles((3,)), nibbles((1,))
     for order in ((0, 1, 2), (1, 0, 2), (0, 1), (1, 2)):
         yield make("Concat", *(bits[at] for at in order), axis=0, opset=24,

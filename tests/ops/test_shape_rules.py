@@ -281,4 +281,8 @@ def test_slices_and_reshapes_of_symbols():
     assert op("concat", [("n", 4), ("n", 2)], axis=1) == (("n", 6),)
     assert op("concat", [("n", 4), ("n", 4)], axis=0) is None
     assert op("add", [("n", 4), ("m", 4)]) is None
+    assert op("add", [("n", 4), (5, 1)]) == ((5, 4),)
+    assert op("add", [("n", 1), (1, "m")]) == (("n", "m"),)
+    assert op("add", [("n", 4), (0, 4)]) == ((0, 4),)
+    assert op("add", [(2, 4), (3, 4)]) is None
     assert op("conv", [("n", 3, "h", 8), (4, 3, 3, 3)], pads=(1, 1, 1, 1)) == (("n", 4, "h", 8),)

@@ -247,7 +247,8 @@ def _lone_part(ctx: Context) -> tuple[ViewFact, ...]:
 def _concat_parts(ctx: Context) -> tuple[ViewFact, ...]:
     shapes = [sizes(ctx, at) for at in range(len(ctx.inputs))]
     axis = axis_of(integer(ctx, "axis", 1), len(shapes[0]))
-    if any(size != 1 for size in shapes[0][:axis]):
+    filled = sum(prod(shape) > 0 for shape in shapes)
+    if filled > 1 and any(size != 1 for size in shapes[0][:axis]):
         return ()
     element, before = dtype(ctx), 0
     found: list[ViewFact] = []
