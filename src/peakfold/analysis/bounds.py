@@ -15,7 +15,8 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
 
     While an op runs, its operands, its results and its workspace exist together, whatever ran
     before. Operands hold different values, so they need different bytes, unless one is a view
-    or a part of another: those form a family that counts once, by its largest member. A
+    or a part of another: those form a family that counts once, by its largest member, and not
+    at all if it reaches into memory of the caller. A
     result that may be a view or may run in place can lie in an operand's bytes and counts
     nothing beside them. After the last op all kept outputs exist together. Every tensor
     starts at a legal address, so each family is padded to the alignment.
@@ -44,12 +45,14 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
     for tensor in index.outputs:
         counted[tensor] = counted[tensor] and policies.outputs != "external"
     family = _families(index, facts)
+    # A family with a member outside the arena may lie outside it altogether.
+    outside = {family[t] for t, inside in enumerate(counted) if not inside}
 
     def together(tensors: Iterable[int]) -> int:
         largest: dict[int, int] = {}
         for tensor in tensors:
-            if counted[tensor]:
-                key = family[tensor]
+            key = family[tensor]
+            if key not in outside:
                 largest[key] = max(largest.get(key, 0), index.nbytes[tensor])
         return sum(round_up(nbytes, policies.align) for nbytes in largest.values())
 

@@ -43,6 +43,8 @@ class Schedule:
         born: per tensor, the step that makes it; 0 for what is there before the first step.
         last_use: per tensor, the last step that reads it, `born` when none does, and
             `steps` for what must survive the run.
+        copied: outputs that no op makes and whose bytes the arena does not hold (inputs of the
+            caller, parameters): the runtime copies them in one more step after the last op.
         steps: number of steps; at least 1, so that an empty graph still has a time.
     """
 
@@ -50,6 +52,7 @@ class Schedule:
     step: list[int]
     born: list[int]
     last_use: list[int]
+    copied: tuple[int, ...]
     steps: int
 
 
@@ -73,7 +76,8 @@ def make_schedule(index: Index, order: Sequence[int], policies: Policies) -> Sch
         [0, 1, 2]
     """
     step = _positions(index, order)
-    steps = max(len(order), 1)
+    copied = _copied(index, policies)
+    steps = max(len(order) + bool(copied), 1)
     born = [0 if maker < 0 else step[maker] for maker in index.producer]
     last_use = list(born)
     for at, op in enumerate(order):
@@ -95,7 +99,18 @@ def make_schedule(index: Index, order: Sequence[int], policies: Policies) -> Sch
     if policies.inputs == "pinned":
         for tensor in index.inputs:
             last_use[tensor] = steps
-    return Schedule(tuple(order), step, born, last_use, steps)
+    return Schedule(tuple(order), step, born, last_use, copied, steps)
+
+
+def _copied(index: Index, policies: Policies) -> tuple[int, ...]:
+    if policies.outputs == "external":
+        return ()
+    foreign = [policies.inputs == "external" or static for static in index.static]
+    return tuple(
+        tensor
+        for tensor in dict.fromkeys(index.outputs)
+        if index.producer[tensor] < 0 and foreign[tensor] and tensor not in index.opaque
+    )
 
 
 def _positions(index: Index, order: Sequence[int]) -> list[int]:

@@ -84,6 +84,10 @@ def normalise(model: ModelProto, folder: Path | None = None, where: str = "model
     graph = model.graph
     if not model.ir_version or not (graph.node or graph.output):
         raise ModelError("not an ONNX model: it holds no graph", where=where)
+    for entry in model.opset_import:
+        if not 1 <= entry.version < 2**31:
+            raise ModelError(f"opset version {entry.version} of {entry.domain!r}", where=where)
+    _require_text(graph, where)
     for tensor in _tensors(graph):
         if tensor.data_location == TensorProto.EXTERNAL:
             _check_external(tensor, folder)
@@ -99,6 +103,29 @@ def normalise(model: ModelProto, folder: Path | None = None, where: str = "model
     if file.opset() > newest:
         notes.append(f"opset {file.opset()} is newer than onnx {onnx.__version__} ({newest})")
     return OnnxFile(model, folder, tuple(notes))
+
+
+def _require_text(graph: GraphProto, where: str) -> None:
+    """Refuse names that are not UTF-8, which protobuf hands out as bytes.
+
+    Raises:
+        ModelError: the first such name.
+    """
+    names: list[object] = [graph.name]
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        names.append(info.name)
+        names += [dim.dim_param for dim in info.type.tensor_type.shape.dim]
+    names += [tensor.name for tensor in graph.initializer]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [item.name for item in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"the name {name!r} is not text", where=where)
+    for node in graph.node:
+        for item in node.attribute:
+            if item.type == AttributeProto.GRAPH:
+                _require_text(item.g, where)
 
 
 def _inlined(model: ModelProto, where: str) -> ModelProto:

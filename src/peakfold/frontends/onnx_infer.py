@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import onnx
 from onnx import NodeProto, TypeProto, ValueInfoProto
+from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from peakfold.errors import ModelError
+from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.frontends.onnx_nodes import STANDARD, where
 from peakfold.frontends.onnx_scope import Scope
 from peakfold.frontends.onnx_types import (
@@ -17,9 +19,9 @@ from peakfold.frontends.onnx_types import (
     tensor_of_value,
     tensor_type,
 )
-from peakfold.frontends.onnx_values import Value
-from peakfold.ir import OPAQUE, Op, Role, Tensor
-from peakfold.ops import Context, lookup
+from peakfold.frontends.onnx_values import MAX_ELEMENTS, Value
+from peakfold.ir import OPAQUE, Op, Role, Tensor, element_count
+from peakfold.ops import VALUE_INPUTS, Context, lookup
 
 
 def infer_outputs(
@@ -76,6 +78,8 @@ def _onnx_rule(
     inputs = {name: scope.proto_of(name) for name in node.input if name}
     if any(proto is None or proto.WhichOneof("value") is None for proto in inputs.values()):
         return {}, ""
+    if _absurd_shape_input(scope, node):
+        return {}, "an input that lists dimensions or axes has too many elements"
     try:
         schema = onnx.defs.get_schema(node.op_type, scope.file.opset(domain), domain)
     except onnx.defs.SchemaError:
@@ -89,11 +93,28 @@ def _onnx_rule(
             opset_imports=list(scope.file.model.opset_import),
             ir_version=scope.file.model.ir_version,
         )
+    except ValidationError as error:
+        reason = " ".join(str(error).split())[:200]
+        # Exporters run ahead of schemas in element types; anything else is no such op.
+        if "unsupported type" not in reason:
+            raise ModelError(f"is not a valid node: {reason}", where=where(node)) from None
+        return {}, reason
     except InferenceError as error:
         return {}, " ".join(str(error).split())[:200]
     except (ValueError, RuntimeError):
         return {}, ""
     return dict(found), ""
+
+
+def _absurd_shape_input(scope: Scope, node: NodeProto) -> bool:
+    """Whether a shape-like input is so long that onnx would build a type of that rank."""
+    positions = VALUE_INPUTS.get(onnx_kind(node.op_type, node.domain), {})
+    for at in positions:
+        _, shape = scope.type_of(node.input[at]) if at < len(node.input) else (None, None)
+        count = None if shape is None else element_count(shape)
+        if count is not None and count > MAX_ELEMENTS:
+            return True
+    return False
 
 
 def _registry_rule(scope: Scope, op: Op) -> dict[str, TypeProto]:

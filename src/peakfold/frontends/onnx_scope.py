@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto
 
+from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
@@ -62,6 +63,7 @@ class Scope:
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
         """Take over a stored tensor; its bytes stay unread until a shape needs them."""
         self.types[name] = type_of_tensor(tensor)
+        _require_sane(name, tuple(tensor.dims))
         self.static[name] = role
         self.values.stored[name] = tensor
 
@@ -101,6 +103,7 @@ class Scope:
             self.types[name] = proto
             return
         dtype, shape = dtype_and_shape(proto)
+        _require_sane(name, shape or ())
         bindings = self.bindings[0]
         merged, bound = bindings.merge_shape(name, shape)
         if bound:
@@ -148,6 +151,13 @@ class Scope:
             name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
             notes,
         )  # fmt: skip
+
+
+def _require_sane(name: str, shape: Shape) -> None:
+    """Refuse dimensions early: onnx's rules allocate by them, our own arithmetic trusts them."""
+    for dim in shape:
+        if isinstance(dim, int) and not 0 <= dim < 2**48:
+            raise ModelError(f"dimension {dim} is negative or absurd", where=f"tensor {name!r}")
 
 
 def _foldable(node: NodeProto) -> bool:

@@ -120,6 +120,7 @@ class _Run:
         self.counter = [len(index.users_of(t)) + (t in self.outputs) for t in range(count)]
         # Readers left of a whole storage: an object is free when nobody needs any of it.
         self.pending: list[int] = []
+        self.gone: set[int] = set()
 
     def run(self) -> CounterPlan:
         self.plan.initial = list(self.counter)
@@ -188,8 +189,9 @@ class _Run:
                 continue
             tensor, host = self.index.id_of[name], self.index.id_of[source]
             owner = storages.of[host]
-            # Conservative: a view that is an output gets an object of its own.
-            if owner < 0 or tensor in self.outputs or view.offset % self.policies.align:
+            if owner < 0 or view.offset % self.policies.align:
+                continue
+            if tensor in self.outputs and not self._may_keep(owner):
                 continue
             self._share(op, tensor, host, view.offset, "view")
             given.append((tensor, self.plan.object_of[owner], "view"))
@@ -205,6 +207,12 @@ class _Run:
                     given.append((tensor, obj, "inplace"))
                     break
         return given
+
+    def _may_keep(self, owner: int) -> bool:
+        """Whether a view that is an output may stay in a storage until the end."""
+        storages = self.plan.storages
+        taken = any(member in self.outputs for member in storages.members[owner])
+        return not (taken or storages.external[owner] or self.policies.outputs == "external")
 
     def _share(
         self, op: int, tensor: int, host: int, at: int, how: Literal["view", "inplace"]
@@ -243,8 +251,9 @@ class _Run:
             return []
         self.pending[owner] -= readers
         obj = self.plan.object_of[owner]
-        if self.pending[owner] or obj < 0:
+        if self.pending[owner] or obj < 0 or owner in self.gone:
             return []
+        self.gone.add(owner)  # unread views of one storage die with it, but free it once
         self._free(obj)
         return [obj]
 

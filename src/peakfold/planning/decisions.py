@@ -161,7 +161,7 @@ def _blocks(
             pieces = storage_pieces(index, schedule, storages, storage)
             blocks.append(_padded(storage, pieces, policies.align))
     end = schedule.steps
-    for tensor in caller_owned_outputs(index, policies):
+    for tensor in schedule.copied:
         size = round_up(index.nbytes[tensor], policies.align)
         blocks.append(Block(size, (Piece(end - 1, end, 0, size),), copy=tensor))
     for step, op in enumerate(schedule.order):
@@ -169,19 +169,6 @@ def _blocks(
         if size:
             blocks.append(Block(size, (Piece(step, step + 1, 0, size),), workspace=op))
     return blocks
-
-
-def caller_owned_outputs(index: Index, policies: Policies) -> list[int]:
-    """Outputs that are no op's result and whose bytes the arena does not hold: copied last."""
-    if policies.outputs == "external":
-        return []
-    owned = policies.inputs == "external"
-    return [
-        tensor
-        for tensor in dict.fromkeys(index.outputs)
-        if index.producer[tensor] < 0 and tensor not in index.opaque
-        and (index.static[tensor] or owned)
-    ]  # fmt: skip
 
 
 def _padded(storage: int, pieces: list[Piece], align: int) -> Block:

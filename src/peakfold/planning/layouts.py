@@ -72,39 +72,42 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
     if mode in ("naive", "inplace"):
         played = study.play(NOTHING if mode == "naive" else _aliasing(study))
         return _each_alone(played, mode)
-    choices = [NOTHING]
-    if mode == "both":
-        # More sharing inside storages can cost more between them, so less is tried, too.
-        full = _aliasing(study)
-        choices = list(dict.fromkeys([full, replace(full, inplace=False), NOTHING]))
+    if mode == "share":
+        return _objects(study, mode, strategy, NOTHING)
+    # More sharing inside storages can cost more between them, so less is tried, too; and a
+    # size policy can forbid so much that sharing nothing but storages is better.
+    full = _aliasing(study)
+    choices = list(dict.fromkeys([full, replace(full, inplace=False), NOTHING]))
     layouts = [_objects(study, mode, strategy, choice) for choice in choices]
+    alone = _each_alone(study.play(full), mode)
+    bound = objects_bound(alone.timeline.hulls(study.policies.align))
+    layouts.append(replace(alone, bound=bound, optimal=alone.total == bound))
     return min(layouts, key=lambda layout: layout.total)
 
 
 def _each_alone(played: Timeline, mode: Mode) -> Layout:
+    """Every block an object of its own."""
     sizes = [block.size for block in played.blocks]
     offsets = np.cumsum([0, *sizes], dtype=np.int64).tolist()
     objects = tuple(range(len(sizes)))
     total = offsets.pop()
-    return Layout(mode, mode, played, total, tuple(offsets), objects, total, False)
+    return Layout(mode, "naive", played, total, tuple(offsets), objects, played.peak, False)
 
 
 def _objects(study: Study, mode: Mode, strategy: str, aliasing: Aliasing) -> Layout:
+    share = study.options.share
     found: list[Layout] = []
-    if study.options.share == "equal" and strategy == "best":
-        strategy = "equality"
-    if strategy in ("best", COUNTER) or study.options.share != "any":
-        if strategy in ("best", COUNTER):
-            counted = _count(study, aliasing, trace=False)
-            found.append(_of_counter(study, mode, counted))
-        if strategy == COUNTER or study.options.share == "nnvm":
-            return found[0]
-    played = study.play(aliasing)
-    problem = played.hulls(study.policies.align)
-    if strategy == "best" and problem.buffers > _MANY:
-        strategy = "in-order"
-    assignment = assign_objects(problem, strategy)
-    found.append(_of_assignment(mode, played, problem, assignment))
+    if strategy in ("best", COUNTER):
+        found.append(_of_counter(study, mode, _count(study, aliasing, trace=False)))
+    if strategy != COUNTER and share != "nnvm":  # NNVM's window is a rule of the counter alone
+        played = study.play(aliasing)
+        problem = played.hulls(study.policies.align)
+        if strategy == "best" and share == "equal":
+            strategy = "equality"
+        elif strategy == "best" and problem.buffers > _MANY:
+            strategy = "in-order"
+        assignment = assign_objects(problem, strategy)
+        found.append(_of_assignment(mode, played, problem, assignment))
     return min(found, key=lambda layout: layout.total)
 
 

@@ -184,8 +184,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
     arena, index = layouts["arena"], study.index
     bound = arena.bound
     chosen = layouts[plan.mode].timeline
-    ops = study.graph.ops
-    peak_op = ops[study.order[chosen.peak_step]].name if ops else None
+    peak_op = study.step_name(chosen.peak_step)
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
     return Summary(

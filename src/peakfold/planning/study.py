@@ -58,6 +58,12 @@ class Study:
         decisions = Decisions(order=self.order, aliasing=aliasing)
         return simulate(self.index, decisions, self.policies, self.facts)
 
+    def step_name(self, step: int) -> str | None:
+        """What runs at a step: an op, or the copying of outputs behind the last one."""
+        if step < len(self.order):
+            return self.graph.ops[self.order[step]].name
+        return "output copies" if self.order else None
+
 
 def recipe_of(options: PlanOptions) -> tuple[str, ...]:
     """The graph steps that options ask for, by the names a plan records."""

@@ -156,7 +156,8 @@ def _lifetimes(graph: Graph, plan: Plan) -> str | None:
 
 def _needed(graph: Graph, plan: Plan) -> dict[str, Interval]:
     """Steps during which each tensor must exist."""
-    steps = max(len(plan.order), 1)
+    copies = any(buffer.what == "copy" for buffer in plan.buffers)
+    steps = max(len(plan.order) + copies, 1)
     born = dict.fromkeys(graph.inputs, 0)
     last = dict.fromkeys(graph.inputs, 0)
     for step, at in enumerate(plan.order):
