@@ -53,13 +53,8 @@ def test_every_operator_of_the_carried_models_has_a_row():
 
 
 @pytest.mark.shared
-def test_every_operator_of_the_shared_models_has_a_row():
-    folder = Path(__file__).parents[3] / "shared" / "models" / "onnx"
-    if not folder.is_dir():
-        pytest.skip("no shared models beside the checkout")
-    files = sorted(folder.glob("*.onnx"))
-    assert files
-    assert not [found for found in kinds_of(files) if not lookup(found[0]).known]
+def test_every_operator_of_the_shared_models_has_a_row(shared_models):
+    assert not [found for found in kinds_of(shared_models) if not lookup(found[0]).known]
 
 
 def test_names_become_kinds_without_collision():

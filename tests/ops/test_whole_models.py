@@ -18,7 +18,6 @@ from .bridge import attributes, ctx_of, dtype_of, plain
 from .bridge import onnx_kind as kind_of
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
-SHARED = Path(__file__).parents[3] / "shared" / "models" / "onnx"
 
 
 class Net:
@@ -190,11 +189,9 @@ def test_every_node_of_the_carried_models_agrees_with_onnx():
 
 @pytest.mark.shared
 @pytest.mark.req("R13")
-def test_every_node_of_the_shared_models_agrees_with_onnx():
-    if not SHARED.is_dir():
-        pytest.skip("no shared models beside the checkout")
+def test_every_node_of_the_shared_models_agrees_with_onnx(shared_models):
     seen, wrong = Counter(), []
-    for file in sorted(SHARED.glob("*.onnx")):
+    for file in shared_models:
         judge(onnx.load(file, load_external_data=False), seen, wrong, file.name)
     assert not wrong, "\n".join(wrong[:20])
     print(dict(seen))

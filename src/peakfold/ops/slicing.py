@@ -255,9 +255,7 @@ def _concat_parts(ctx: Context) -> tuple[ViewFact, ...]:
     for at, shape in enumerate(shapes):
         count = prod(shape)
         if count:
-            # The last operand may end inside a byte: nothing follows it there.
-            if at + 1 < len(shapes):
-                whole_bytes(element, count)
+            # Only the last operand may end inside a byte: the next one could not start there.
             found.append(ViewFact(0, at, whole_bytes(element, before)))
         before += count
     return tuple(found)
