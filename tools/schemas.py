@@ -1,7 +1,7 @@
 """Write the JSON Schemas of peakfold's documents from the types that produce them.
 
-    python tools/schemas.py            writes docs/schema/*.json
-    python tools/schemas.py --check    exits 1 when a file is not what the types say
+python tools/schemas.py            writes docs/schema/*.json
+python tools/schemas.py --check    exits 1 when a file is not what the types say
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ class Size(click.ParamType[int]):
 
 def lines(names: tuple[str, ...]) -> str:
     """Names as an indented paragraph of a help text."""
-    return textwrap.fill(", ".join(names), 62).replace("\n", "\n" + " " * 15)
+    return textwrap.fill(", ".join(names), 62, break_on_hyphens=False).replace(
+        "\n", "\n" + " " * 15
+    )
 
 
 def verb(

@@ -108,7 +108,7 @@ def break_down(index: Index, facts: Sequence[Facts]) -> Breakdown:
         workspace_unknown=dict(sorted(unknown.items())),
         inputs=sum(index.nbytes[t] for t in index.inputs if not index.static[t]),
         outputs=sum(index.nbytes[t] for t in outputs),
-        elements=sum(graph.tensors[t].elements or 0 for t in other),
+        elements=sum(graph.tensors[t].elements or 0 for t in other if t not in index.opaque),
         opaque=tuple(index.name(t) for t in sorted(index.opaque)),
         ops=_accounts(index, facts),
     )

@@ -37,7 +37,7 @@ def check_writable(paths: Sequence[Path], *, force: bool = False) -> None:
 
 
 def write_files(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
-    """Write all files, or none.
+    """Write all files; when one cannot be written, no new file is left behind.
 
     Args:
         contents: bytes by path.
@@ -56,9 +56,23 @@ def write_files(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
                     target.write_bytes(data)
                 else:
                     waiting.append((stack.enter_context(_temporary(target, data)), target))
+        _rename(waiting)
+
+
+def _rename(waiting: Sequence[tuple[str, Path]]) -> None:
+    """Rename all; when one fails, those that made a new file are taken back."""
+    made: list[Path] = []
+    try:
         for name, target in waiting:
+            fresh = not target.exists()
             with _clear(target):
                 os.replace(name, target)  # noqa: PTH105 - a name, not a path
+            if fresh:
+                made.append(target)
+    except BaseException:
+        for target in made:
+            target.unlink(missing_ok=True)
+        raise
 
 
 def _target(path: Path) -> Path:

@@ -115,8 +115,9 @@ def _peak_line(curves: Curves, span: int) -> Text:
     # The middle of the columns that show this step.
     at = min((2 * curves.peak_step + 1) * span // (2 * steps), span - 1)
     step = f"step {curves.peak_step + 1} of {steps}"
-    room = max(span - len(step) - 12, 12)
-    label = f"peak: {shorten(curves.peak_op, room)} ({step})"
+    room = span - len(step) - 12
+    named = shorten(f"peak: {curves.peak_op}", span)
+    label = f"peak: {shorten(curves.peak_op, room)} ({step})" if room >= 8 else named
     if at + 2 + len(label) <= span:
         body = f"{' ' * at}▲ {label}"
     else:
@@ -137,4 +138,6 @@ def _legend(curves: Curves, naive_end: int, top: int, width: int) -> list[Text]:
         if len(lines[-1].plain) > _AXIS + 1 and len(lines[-1].plain) + len(label) + 6 > width:
             lines.append(Text(" " * (_AXIS + 1)))
         lines[-1].append(mark, style).append(f" {label}   ")
+    for line in lines:
+        line.rstrip()
     return lines

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import peakfold
+from peakfold.errors import InvalidPlan, UsageError
+from peakfold.ir import parse_graph
+from peakfold.reports.budget import budget_miss
+
+from . import graphs
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.pf"
+    path.write_text(graphs.CHAIN)
+    return path
+
+
+def test_plan_save_verify(chain: Path, tmp_path: Path) -> None:
+    result = peakfold.plan(chain)
+    result.save(tmp_path / "p.json")
+    verdict = peakfold.verify(chain, tmp_path / "p.json")
+    assert verdict
+    assert verdict.ok
+    assert "The plan is valid." in repr(verdict)
+    with pytest.raises(UsageError, match="exists already"):
+        result.save(tmp_path / "p.json")
+
+
+def test_a_result_prints_as_its_report(chain: Path) -> None:
+    text = repr(peakfold.plan(chain))
+    assert text.startswith("chain.pf")
+    assert "Memory over time" in text
+    assert repr(peakfold.inspect(chain)).startswith("chain.pf")
+
+
+def test_the_same_model_by_path_by_graph_and_loaded(chain: Path) -> None:
+    loaded = peakfold.load(chain)
+    plans = [peakfold.plan(model).plan for model in (chain, str(chain), loaded, loaded.graph)]
+    assert all(plan == plans[0] for plan in plans)
+
+
+def test_dims_are_recorded_and_used_by_verify(tmp_path: Path) -> None:
+    path = tmp_path / "n.pf"
+    path.write_text("peakfold-graph 1\ninput x: int8[n,64]\ny: int8[n,64] = relu(x)\noutput y\n")
+    result = peakfold.plan(path, dims={"n": 3})
+    assert result.summary.input_bytes == 192
+    assert peakfold.verify(path, result)
+    with pytest.raises(peakfold.ModelError, match="--dim n=N"):
+        peakfold.plan(path)
+
+
+def test_a_plan_with_dims_of_another_model_is_refused(chain: Path, tmp_path: Path) -> None:
+    path = tmp_path / "n.pf"
+    path.write_text("peakfold-graph 1\ninput x: int8[n]\ny: int8[n] = relu(x)\noutput y\n")
+    with pytest.raises(InvalidPlan, match="another model"):
+        peakfold.verify(chain, peakfold.plan(path, dims={"n": 3}))
+    with pytest.raises(UsageError, match="no such file"):
+        peakfold.verify(tmp_path / "gone.pf", peakfold.plan(path, dims={"n": 3}))
+
+
+def test_wrong_options_are_named(chain: Path) -> None:
+    with pytest.raises(UsageError, match="no option 'lanes'"):
+        peakfold.plan(chain, lanes=2)
+    with pytest.raises(UsageError, match="go with a path"):
+        peakfold.plan(parse_graph(graphs.CHAIN), dims={"n": 1})
+
+
+def test_budget_misses_say_what_is_proven(chain: Path) -> None:
+    def miss(budget: int, **options: object) -> str:
+        result = peakfold.plan(chain, budget=budget, **options)
+        return budget_miss(result.summary, result.plan) or "fits"
+
+    assert miss(256) == "fits"
+    assert "every order needs" in miss(255)
+    assert "mode arena may need less" in miss(500, mode="naive")
+    assert peakfold.plan(chain, budget="256B").summary.fits is True
+
+
+LAZY = "import sys, {module}; print([m for m in ('numpy', 'onnx', 'rich', 'click') if m in sys.modules])"
+
+
+def loaded_by(module: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", LAZY.format(module=module)], capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_importing_peakfold_loads_no_framework() -> None:
+    assert loaded_by("peakfold") == "[]"
+
+
+def test_the_test_above_can_fail() -> None:
+    assert "numpy" in loaded_by("peakfold, peakfold.planning")
+    assert "click" in loaded_by("peakfold.cli")
+
+
+def test_public_names_exist_and_are_pinned() -> None:
+    assert sorted(peakfold.__all__) == sorted(
+        ["__version__", "inspect", "load", "pack", "plan", "verify", "Graph", "Plan", "PlanOptions", "Summary", "BackendMissing", "DoesNotFit", "InvalidPlan", "ModelError", "PeakfoldError", "TimeLimit", "UsageError"]
+    )
+    assert all(getattr(peakfold, name) is not None for name in peakfold.__all__)
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = peakfold.nothing_like_this

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from peakfold.reports.text import clean, listed, plain_table, render, shorten
+
+
+@given(st.text())
+def test_clean_leaves_nothing_that_moves_a_cursor(text: str) -> None:
+    assert clean(text).isprintable()
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "Zs"])))
+def test_clean_keeps_printable_text(text: str) -> None:
+    if text.isprintable():
+        assert clean(text) == text
+
+
+@given(st.text(), st.integers(3, 60))
+def test_shorten_keeps_to_the_width_and_both_ends(text: str, width: int) -> None:
+    short = shorten(text, width)
+    assert len(short) <= width
+    head, cut, tail = short.partition("…")
+    if len(clean(text)) > width:
+        assert cut
+        assert clean(text).startswith(head)
+        assert clean(text).endswith(tail)
+        assert len(tail) >= len(head)
+
+
+@given(st.lists(st.text("ab", min_size=1), max_size=20), st.integers(1, 8))
+def test_listed_counts_what_it_leaves_out(items: list[str], most: int) -> None:
+    text = listed(items, most)
+    left = len(items) - most
+    assert (f"and {left} more" in text) == (left > 0)
+
+
+def test_render_shows_markup_as_it_is() -> None:
+    table = plain_table([("[red]head", "left")], [["[bold]cell[/]"], [Text("[x]")]])
+    text = render([table, "[blue]plain"], width=60, color=False)
+    assert "[red]head" in text
+    assert "[bold]cell[/]" in text
+    assert "[blue]plain" in text
+
+
+def test_render_without_colour_is_plain_and_with_it_is_not() -> None:
+    part = Text("word", "bold red")
+    assert "\x1b" not in render([part], width=60, color=False)
+    assert "\x1b[" in render([part], width=60, color=True)
