@@ -41,23 +41,17 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
     """
     spec = lookup(op.kind)
     stated = op.stated
-    inplace = spec.inplace
+    ctx = context(op, graph.by_name)
+    inplace = spec.inplace_inputs(ctx)
     if op.kind in target.inplace_also and not inplace:
         inplace = (0,)
     if stated is not None and stated.inplace is not None:
         inplace = stated.inplace
-    if inplace == (-1,):
-        inplace = tuple(range(len(op.inputs)))
     if not target.allows_inplace(op.kind):
         inplace = ()
-    views: tuple[ViewFact, ...] = ()
-    parts: tuple[ViewFact, ...] = ()
-    workspace = None
-    if spec.views or spec.parts or spec.workspace:
-        ctx = context(op, graph.by_name)
-        views = spec.views(ctx) if spec.views else ()
-        parts = spec.parts(ctx) if spec.parts else ()
-        workspace = spec.workspace(ctx) if spec.workspace else None
+    views = spec.views(ctx) if spec.views else ()
+    parts = spec.parts(ctx) if spec.parts else ()
+    workspace = spec.workspace(ctx) if spec.workspace else None
     if stated is not None and stated.views is not None:
         views = stated.views
     if stated is not None and stated.workspace is not None:

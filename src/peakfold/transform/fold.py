@@ -65,6 +65,9 @@ class _Folder:
         kept = [self._without_dead_captures(op) for op in kept]
         used = {name for op in kept for name in (*op.operands, *op.results, *op.reads, *op.writes)}
         used.update(self.graph.inputs, self.graph.outputs)
+        # State outlives the step whether or not this step touches it.
+        keep = {Role.STATE, Role.OPTIMIZER_STATE}
+        used.update(t.name for t in self.graph.tensors if t.role in keep)
         tensors = [self._tensor(t, folded) for t in self.graph.tensors if t.name in used]
         first = [t for t in tensors if t.name in self.graph.inputs]
         static = [t for t in tensors if t.role.static and t.name not in self.graph.inputs]
