@@ -56,7 +56,8 @@ def evil() -> str:
 
     return (
         f"peakfold-graph 1\nname {name('graph')}\ninput {name('in')}: int8[64]\n"
-        f"{name('mid')}: int8[64] = opaque({name('in')}) inplace=[] workspace=64 name={name('op')}\n"
+        f"{name('mid')}: int8[64] = opaque({name('in')}) inplace=[] workspace=64 "
+        f"name={name('op')}\n"
         f"{name('out')}: int8[64] = {name('kind')}({name('mid')})\noutput {name('out')}\n"
     )
 

@@ -46,7 +46,26 @@ def test_plan_documents_follow_their_schema(text: str, trace: bool) -> None:
     assert decode_plan(report.to_json().encode()) == report.plan
 
 
-CONTRACT_SUMMARY = ["naive_bytes", "inplace_bytes", "share_bytes", "both_bytes", "arena_bytes", "lower_bound_bytes", "objects_bound_bytes", "gap", "optimal", "order_optimal", "any_order_bound_bytes", "workspace_known", "order", "lanes", "static_bytes", "input_bytes", "output_bytes", "peak_op"]
+CONTRACT_SUMMARY = [
+    "naive_bytes",
+    "inplace_bytes",
+    "share_bytes",
+    "both_bytes",
+    "arena_bytes",
+    "lower_bound_bytes",
+    "objects_bound_bytes",
+    "gap",
+    "optimal",
+    "order_optimal",
+    "any_order_bound_bytes",
+    "workspace_known",
+    "order",
+    "lanes",
+    "static_bytes",
+    "input_bytes",
+    "output_bytes",
+    "peak_op",
+]
 
 
 def test_the_plan_document_has_the_contract_keys() -> None:

@@ -82,7 +82,8 @@ def test_budget_misses_say_what_is_proven(chain: Path) -> None:
     assert peakfold.plan(chain, budget="256B").summary.fits is True
 
 
-LAZY = "import sys, {module}; print([m for m in ('numpy', 'onnx', 'rich', 'click') if m in sys.modules])"
+HEAVY = "numpy", "onnx", "rich", "click"
+LAZY = f"import sys, {{module}}; print([m for m in {HEAVY} if m in sys.modules])"
 
 
 def loaded_by(module: str) -> str:
@@ -104,7 +105,25 @@ def test_the_test_above_can_fail() -> None:
 
 def test_public_names_exist_and_are_pinned() -> None:
     assert sorted(peakfold.__all__) == sorted(
-        ["__version__", "inspect", "load", "pack", "plan", "verify", "Graph", "Plan", "PlanOptions", "Summary", "BackendMissing", "DoesNotFit", "InvalidPlan", "ModelError", "PeakfoldError", "TimeLimit", "UsageError"]
+        [
+            "__version__",
+            "inspect",
+            "load",
+            "pack",
+            "plan",
+            "verify",
+            "Graph",
+            "Plan",
+            "PlanOptions",
+            "Summary",
+            "BackendMissing",
+            "DoesNotFit",
+            "InvalidPlan",
+            "ModelError",
+            "PeakfoldError",
+            "TimeLimit",
+            "UsageError",
+        ]
     )
     assert all(getattr(peakfold, name) is not None for name in peakfold.__all__)
     with pytest.raises(AttributeError, match="nothing_like_this"):

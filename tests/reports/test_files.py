@@ -22,7 +22,7 @@ def test_files_are_written_and_nothing_else_is_left(tmp_path: Path) -> None:
 
 def test_an_existing_file_needs_force(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
-    with pytest.raises(UsageError, match="exists already.*--force"):
+    with pytest.raises(UsageError, match=r"exists already.*--force"):
         write_files({tmp_path / "a": b"new", tmp_path / "b": b"new"})
     assert (tmp_path / "a").read_text() == "old"
     assert not (tmp_path / "b").exists()

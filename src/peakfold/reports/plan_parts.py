@@ -35,6 +35,15 @@ def title(result: PlanResult, name: str) -> Text:
     return line
 
 
+def headline(result: PlanResult) -> Text:
+    """The outcome in one sentence."""
+    before, after = result.summary.naive_bytes, result.summary.plan_bytes
+    line = Text(f"{format_bytes(after)} instead of {format_bytes(before)}", "bold")
+    return line.append(
+        f", {factor(before, after)} less memory for what the ops compute.", "not bold"
+    )
+
+
 def savings(result: PlanResult) -> Table:
     """Bytes of the five modes, with the factor saved, and the bounds."""
     summary = result.summary
@@ -111,7 +120,7 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     """Who is alive at the peak, largest first."""
     layout = result.layout
     step = layout.timeline.peak_step
-    room = max(width - 34, 16)
+    room = max(width - 20, 16)
     rows: list[list[str]] = []
     alive = layout.timeline.alive_at(step)
     held = {

@@ -48,6 +48,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
     )  # fmt: skip
     body: list[RenderableType] = [
         parts.title(result, name),
+        parts.headline(result),
         "",
         parts.savings(result),
         "",
@@ -127,17 +128,7 @@ def _op_part(found: Breakdown, width: int, every_op: bool) -> list[RenderableTyp
         keep = sorted(range(len(shown)), key=lambda at: (-weight(shown[at]), at))[:_LARGEST]
         shown = [shown[at] for at in sorted(keep)]
         title = f"The {_LARGEST} largest of {len(found.ops):,} ops (--all lists every one)"
-    static, dynamic = max(found.static_total, 1), max(found.dynamic_total, 1)
-    rest = [
-        [
-            shorten(op.kind, 16), f"{op.params:,}",
-            format_bytes(op.static_bytes), f"{op.static_bytes / static:.0%}",
-            format_bytes(op.output_bytes),
-            "?" if op.output_bytes is None
-            else f"{(op.output_bytes + (op.workspace or 0)) / dynamic:.0%}",
-        ]
-        for op in shown
-    ]  # fmt: skip
+    rest = [_op_cells(op, found) for op in shown]
     columns = [("kind", "left"), ("params", "right"), ("static", "right"), ("", "right"),
                ("dynamic", "right"), ("", "right")]  # fmt: skip
     taken = sum(
@@ -147,6 +138,20 @@ def _op_part(found: Breakdown, width: int, every_op: bool) -> list[RenderableTyp
     room = max(width - taken - 2, 12)
     rows = [[shorten(op.name, room), *row] for op, row in zip(shown, rest, strict=True)]
     return [heading(title), plain_table([("op", "left"), *columns], rows)]
+
+
+def _op_cells(op: OpAccount, found: Breakdown) -> list[str]:
+    """Kind, parameters, static bytes and dynamic bytes (results and known scratch) of an op."""
+    cells = [
+        shorten(op.kind, 16),
+        f"{op.params:,}",
+        format_bytes(op.static_bytes),
+        f"{op.static_bytes / max(found.static_total, 1):.0%}",
+    ]
+    if op.output_bytes is None:
+        return [*cells, "?", "?"]
+    dynamic = op.output_bytes + (op.workspace or 0)
+    return [*cells, format_bytes(dynamic), f"{dynamic / max(found.dynamic_total, 1):.0%}"]
 
 
 def verify_text(document: VerifyDocument, *, width: int, color: bool) -> str:

@@ -21,7 +21,7 @@ from peakfold.units import format_bytes
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 # The area of no reuse is cut off at this multiple of the plan, or the plan would be a line.
-_HEADROOM = 2.2
+_HEADROOM = 1.6
 _AXIS = 12
 
 
