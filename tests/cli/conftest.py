@@ -53,6 +53,7 @@ def models(tmp_path: Path) -> Path:
         "evil.pf": graphs.evil(),
         "open.pf": "peakfold-graph 1\ninput x: int8[n,64]\ny: int8[n,64] = relu(x)\noutput y\n",
         "cyclic.pf": "peakfold-graph 1\na: int8[4] = relu(b)\nb: int8[4] = relu(a)\noutput b\n",
+        "surrogate.pf": 'peakfold-graph 1\ninput "\\ud800": int8[4]\noutput "\\ud800"\n',
     }.items():  # fmt: skip
         (folder / name).write_text(text, "utf-8")
     (folder / "broken.onnx").write_bytes(b"\x08\x07not a model\xff\xff")

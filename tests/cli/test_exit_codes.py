@@ -25,6 +25,7 @@ CASES = [
     (1, "plan broken.onnx"),
     (1, "plan cyclic.pf"),
     (1, "inspect open.pf"),
+    (1, "plan surrogate.pf --json"),
     (1, "plan open.pf"),
     (2, "plan"),
     (2, "verify chain.pf"),

@@ -4,6 +4,8 @@ import pytest
 
 from peakfold.ir import parse_graph
 from peakfold.reports.notices import notices
+from peakfold.reports.png import png_map
+from peakfold.reports.svg import svg_map
 from peakfold.reports.terminal import plan_text
 
 from . import graphs
@@ -46,3 +48,15 @@ def test_no_line_is_wider_than_the_terminal(planned: Planner, width: int) -> Non
     result = planned(graphs.branches(60), trace=True)
     text = plan_text(result, width=width, color=False)
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "input x: int8[0]\ny: int8[0] = relu(x)\noutput y",
+     "input x: int8[4]\nparameter w: int8[4]\noutput x, w"],
+)  # fmt: skip
+def test_graphs_of_next_to_nothing_have_reports_and_maps(planned: Planner, body: str) -> None:
+    result = planned(f"peakfold-graph 1\n{body}\n", trace=True)
+    assert "Final plan" in plan_text(result, width=80, color=False)
+    assert svg_map(result).startswith("<svg")
+    assert png_map(result).startswith(b"\x89PNG")

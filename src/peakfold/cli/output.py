@@ -76,7 +76,7 @@ class Outputs:
     Args:
         names: file names by what they hold; `None` = not asked for; ``-`` = stdout.
         force: overwrite files that exist.
-        model: the input file, which no output may replace.
+        inputs: files that are read, which no output may replace.
         json: whether stdout already carries the JSON document.
 
     Raises:

@@ -38,9 +38,11 @@ def title(result: PlanResult, name: str) -> Text:
 def headline(result: PlanResult) -> Text:
     """The outcome in one sentence."""
     before, after = result.summary.naive_bytes, result.summary.plan_bytes
+    if after >= before:
+        return Text(f"{format_bytes(after)}: as much as a buffer for every result.", "bold")
     line = Text(f"{format_bytes(after)} instead of {format_bytes(before)}", "bold")
     return line.append(
-        f", {factor(before, after)} less memory for what the ops compute.", "not bold"
+        f", {factor(before, after)} less memory for the results of its ops.", "not bold"
     )
 
 

@@ -146,8 +146,9 @@ def _marked(rows: list[_Row]) -> list[_Row]:
     """Rows by offset, reused where a row before reaches in or the next one starts inside."""
     marked: list[_Row] = []
     reached = 0
-    for row, after in zip(rows, [*rows[1:], None], strict=True):
+    for at, row in enumerate(rows):
         stop = row.offset + row.size
+        after = rows[at + 1] if at + 1 < len(rows) else None
         shared = row.offset < reached or (after is not None and after.offset < stop)
         marked.append(replace(row, reused=row.reused or shared))
         reached = max(reached, stop)
