@@ -131,7 +131,7 @@ class Op:
     @property
     def operands(self) -> tuple[str, ...]:
         """Every tensor this op reads: given inputs, then what its regions capture."""
-        given = tuple(name for name in self.inputs if name)
+        given = tuple(filter(None, self.inputs)) if "" in self.inputs else self.inputs
         if not self.regions:
             return given
         captured = dict.fromkeys(name for region in self.regions for name in region.captures)
@@ -140,7 +140,7 @@ class Op:
     @property
     def results(self) -> tuple[str, ...]:
         """The outputs that exist."""
-        return tuple(name for name in self.outputs if name)
+        return tuple(filter(None, self.outputs)) if "" in self.outputs else self.outputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from peakfold.analysis.facts import Facts, op_facts
+from peakfold.analysis.facts import Facts
 from peakfold.analysis.index import is_opaque
 from peakfold.ir import Graph, Op
 from peakfold.planning.memory import Memory, Part, cut
 from peakfold.planning.places import Location, Places
 from peakfold.planning.plan import Plan, PlannedAlias
-from peakfold.target import load_target
 
 
 class Interpreter:
     """One run of a plan; `run` says what is wrong first, or nothing."""
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
+    def __init__(self, graph: Graph, plan: Plan, facts: tuple[Facts, ...], places: Places) -> None:
         self.graph = graph
         self.plan = plan
-        self.places = Places.of_plan(plan)
-        self.target = load_target(plan.target)
+        self.facts = facts
+        self.places = places
         self.spaces: dict[int, Memory] = {}
         self.aliases: dict[str, list[PlannedAlias]] = {}
         for alias in plan.aliases:
@@ -73,7 +72,7 @@ class Interpreter:
         return None
 
     def _step(self, at: int, op: Op) -> str | None:
-        facts = op_facts(self.graph, op, self.target)
+        facts = self.facts[at]
         operands = {n: self.places.of[n] for n in op.operands if n in self.places.of}
         written: list[str] = []
         for name in op.results:

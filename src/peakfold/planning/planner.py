@@ -83,21 +83,29 @@ def make_plan(
     check_graph(graph)
     study = prepare(graph, options, _plan_body)
     layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
-    plan = _write(study, layouts[options.mode], bindings or Bindings())
+    plan = plan_layout(study, layouts[options.mode], bindings)
     trace = trace_rows(study, options.mode)[0] if options.trace else None
     return PlanResult(plan, _summarise(study, layouts, plan), study, layouts, trace)
 
 
 def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
     study = prepare(graph, options, _plan_body)
-    return _write(study, make_layout(study, "arena"), Bindings())
+    return plan_layout(study, make_layout(study, "arena"))
 
 
 def _strategy(options: PlanOptions, mode: Mode) -> str:
     return options.strategy if mode == options.mode else "best"
 
 
-def _write(study: Study, layout: Layout, bindings: Bindings) -> Plan:
+def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) -> Plan:
+    """Write one layout down as a plan.
+
+    Args:
+        study: the prepared graph.
+        layout: who lies where.
+        bindings: recorded in the plan; none by default.
+    """
+    bindings = bindings or Bindings()
     storages = layout.timeline.storages
     names = study.index.name
     return Plan(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.analysis.facts import op_facts
+from peakfold.analysis.facts import Facts, op_facts
 from peakfold.analysis.regions import slot_bytes
 from peakfold.errors import InvalidPlan
 from peakfold.interval import Interval, union
@@ -35,6 +35,16 @@ class Check:
     name: str
     ok: bool
     detail: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A plan and the graph it is judged against, with what several rules look up."""
+
+    graph: Graph
+    plan: Plan
+    facts: tuple[Facts, ...]
+    places: Places
 
 
 def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
@@ -69,9 +79,12 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
     work = _replay(graph, plan)
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
+    target = load_target(plan.target)
+    facts = tuple(op_facts(work, op, target) for op in work.ops)
+    case = Case(work, plan, facts, Places.of_plan(plan))
     done: list[Check] = []
     for name, rule in _RULES:
-        problem = rule(work, plan)
+        problem = rule(case)
         done.append(Check(name, problem is None, problem or _PASSED[name]))
         if problem is not None:
             break
@@ -87,7 +100,8 @@ def _replay(graph: Graph, plan: Plan) -> Graph:
     return graph
 
 
-def _order(graph: Graph, plan: Plan) -> str | None:
+def _order(case: Case) -> str | None:
+    graph, plan = case.graph, case.plan
     if sorted(plan.order) != list(range(len(graph.ops))):
         return f"the order is no permutation of the {len(graph.ops)} ops"
     step = {op: at for at, op in enumerate(plan.order)}
@@ -102,11 +116,12 @@ def _order(graph: Graph, plan: Plan) -> str | None:
     return None
 
 
-def _places(graph: Graph, plan: Plan) -> str | None:
-    return Places.of_plan(plan).problem(graph, plan)
+def _places(case: Case) -> str | None:
+    return case.places.problem(case.graph, case.plan)
 
 
-def _packing(_: Graph, plan: Plan) -> str | None:
+def _packing(case: Case) -> str | None:
+    plan = case.plan
     problem = _geometry(plan)
     found = violations(problem, [buffer.offset for buffer in plan.buffers])
     if found:
@@ -130,13 +145,14 @@ def _geometry(plan: Plan) -> Problem:
     )
 
 
-def _values(graph: Graph, plan: Plan) -> str | None:
-    return Interpreter(graph, plan).run()
+def _values(case: Case) -> str | None:
+    return Interpreter(case.graph, case.plan, case.facts, case.places).run()
 
 
-def _lifetimes(graph: Graph, plan: Plan) -> str | None:
+def _lifetimes(case: Case) -> str | None:
     """Every use of a tensor lies in the bytes and steps its buffer says are live."""
-    needed = _needed(graph, plan)
+    plan = case.plan
+    needed = _needed(case)
     for buffer in plan.buffers:
         if buffer.what != "tensor":
             continue
@@ -154,8 +170,9 @@ def _lifetimes(graph: Graph, plan: Plan) -> str | None:
     return None
 
 
-def _needed(graph: Graph, plan: Plan) -> dict[str, Interval]:
+def _needed(case: Case) -> dict[str, Interval]:
     """Steps during which each tensor must exist."""
+    graph, plan = case.graph, case.plan
     copies = any(buffer.what == "copy" for buffer in plan.buffers)
     steps = max(len(plan.order) + copies, 1)
     born = dict.fromkeys(graph.inputs, 0)
@@ -172,15 +189,15 @@ def _needed(graph: Graph, plan: Plan) -> dict[str, Interval]:
     }
 
 
-def _workspace(graph: Graph, plan: Plan) -> str | None:
+def _workspace(case: Case) -> str | None:
     """Known scratch has a buffer, for the step of its op, large enough for bodies too."""
-    target = load_target(plan.target)
+    graph, plan = case.graph, case.plan
     align = plan.policies.align
     given = {buffer.op: buffer for buffer in plan.buffers if buffer.what == "workspace"}
     bodies = {(body.op, body.region): body.plan for body in plan.bodies}
     for step, at in enumerate(plan.order):
         op = graph.ops[at]
-        need = op_facts(graph, op, target).workspace or 0
+        need = case.facts[at].workspace or 0
         for number, region in enumerate(op.regions):
             body = bodies.get((at, number))
             if body is None:
@@ -197,7 +214,8 @@ def _workspace(graph: Graph, plan: Plan) -> str | None:
     return None
 
 
-def _bodies(graph: Graph, plan: Plan) -> str | None:
+def _bodies(case: Case) -> str | None:
+    graph, plan = case.graph, case.plan
     for body in plan.bodies:
         op = graph.ops[body.op]
         if not 0 <= body.region < len(op.regions):
@@ -217,8 +235,9 @@ def _bodies(graph: Graph, plan: Plan) -> str | None:
     return None
 
 
-def _bounds(_: Graph, plan: Plan) -> str | None:
+def _bounds(case: Case) -> str | None:
     """Claims about optimality follow from figures that are derived anew here."""
+    plan = case.plan
     events: dict[int, int] = {}
     for buffer in plan.buffers:
         for piece in buffer.live:
@@ -241,7 +260,7 @@ def _bounds(_: Graph, plan: Plan) -> str | None:
     return None
 
 
-_Rule = Callable[[Graph, Plan], str | None]
+_Rule = Callable[[Case], str | None]
 _RULES: tuple[tuple[str, _Rule], ...] = (
     ("order", _order),
     ("places", _places),

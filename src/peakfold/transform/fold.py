@@ -47,6 +47,7 @@ class _Folder:
         self.graph = graph
         self.options = options
         fixed = {Role.PARAMETER, Role.CONSTANT}
+        self.outputs = set(graph.outputs)
         self.static = {t.name for t in graph.tensors if t.role in fixed}
         # Results that stem from shapes are small and never weights, however wide they become.
         self.from_shape: set[str] = set()
@@ -62,40 +63,45 @@ class _Folder:
                     self.from_shape.update(op.results)
             else:
                 kept.append(self._with_folded_bodies(op))
-        kept = [self._without_dead_captures(op) for op in kept]
+        unused = self._unused()
+        loose = unused or any(t.role is Role.CONSTANT for t in self.graph.tensors)
+        if not folded and not loose and kept == list(self.graph.ops):
+            return self.graph
+        return self._rebuilt([self._without_dead_captures(op) for op in kept], folded, unused)
+
+    def _unused(self) -> set[str]:
+        """Parameters that nothing ever read."""
+        read = {name for op in self.graph.ops for name in op.operands}
+        read.update(self.graph.outputs, self.graph.inputs)
+        return {t.name for t in self.graph.tensors if t.role is Role.PARAMETER} - read
+
+    def _rebuilt(self, kept: list[Op], folded: set[str], unused: set[str]) -> Graph:
+        graph, inputs = self.graph, set(self.graph.inputs)
         used = {name for op in kept for name in (*op.operands, *op.results, *op.reads, *op.writes)}
-        used.update(self.graph.inputs, self.graph.outputs)
+        used.update(graph.inputs, graph.outputs)
         # State outlives the step whether or not this step touches it.
         keep = {Role.STATE, Role.OPTIMIZER_STATE}
-        used.update(t.name for t in self.graph.tensors if t.role in keep)
-        tensors = [self._tensor(t, folded) for t in self.graph.tensors if t.name in used]
-        first = [t for t in tensors if t.name in self.graph.inputs]
-        static = [t for t in tensors if t.role.static and t.name not in self.graph.inputs]
-        made = [t for t in tensors if not t.role.static and t.name not in self.graph.inputs]
-        unused = [
-            t for t in self.graph.tensors
-            if t.role is Role.PARAMETER and t.name not in used and not self._read(t.name)
-        ]  # fmt: skip
-        notes = self.graph.notes
+        used.update(t.name for t in graph.tensors if t.role in keep)
+        tensors = [self._tensor(t, folded) for t in graph.tensors if t.name in used]
+        # The canonical order of the text form: inputs, what no op makes, results.
+        tensors.sort(key=lambda t: 0 if t.name in inputs else 1 if t.role.static else 2)
+        notes = graph.notes
         if unused:
             notes += (f"{len(unused)} parameters that nothing reads were dropped",)
-        return replace(self.graph, tensors=(*first, *static, *made), ops=tuple(kept), notes=notes)
-
-    def _read(self, name: str) -> bool:
-        return any(name in op.operands for op in self.graph.ops)
+        return replace(graph, tensors=tuple(tensors), ops=tuple(kept), notes=notes)
 
     def _folds(self, op: Op) -> bool:
         spec = lookup(op.kind)
         if not (spec.known and spec.pure) or op.regions or op.writes or op.stated is not None:
             return False
-        outputs = [self.graph[name] for name in op.results]
-        if not outputs or any(t.nbytes is None or t.name in self.graph.outputs for t in outputs):
-            return False
         if spec.shape_only:
-            return all(concrete(self.graph[name]) is not None for name in op.operands)
-        if not all(name in self.static for name in op.operands):
+            ready = all(concrete(self.graph[name]) is not None for name in op.operands)
+        else:
+            ready = all(name in self.static for name in op.operands)
+        if not ready or not op.results:
             return False
-        return not (spec.widens and not self.options.weights and self._grows(op))
+        kept = any(name in self.outputs or self.graph[name].nbytes is None for name in op.results)
+        return not kept and not (spec.widens and not self.options.weights and self._grows(op))
 
     def _grows(self, op: Op) -> bool:
         """Whether folding would store more bytes than the weight it replaces."""
