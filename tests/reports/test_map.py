@@ -69,12 +69,19 @@ def test_a_flat_plan_is_drawn_enlarged(planned: Planner) -> None:
     assert memory_map(planned(graphs.EX4, align=1)).enlarged is None
 
 
+def box(start: int, stop: int, lower: int, upper: int, color: int, scratch: bool) -> Box:
+    return Box(
+        start=start, stop=stop, lower=lower, upper=upper, color=color, scratch=scratch,
+        name="", label="",
+    )  # fmt: skip
+
+
 def test_the_raster_shows_every_box() -> None:
-    boxes = tuple(Box(n, n + 1, n, n + 1, n, False, "") for n in range(50))
+    boxes = tuple(box(n, n + 1, n, n + 1, n, False) for n in range(50))
     grid = raster(Panel("", boxes, 50, 50, 50), 50, 50)
     assert [grid[n, n] for n in range(50)] == [n % len(PALETTE) for n in range(50)]
     assert (grid >= 0).sum() == 50
-    tiny = raster(Panel("", (Box(0, 1, 0, 1, 3, True, ""),), 10**6, 10**6, 1), 20, 10)
+    tiny = raster(Panel("", (box(0, 1, 0, 1, 3, True),), 10**6, 10**6, 1), 20, 10)
     assert (tiny >= 0).sum() == 1
     assert tiny.max() == SCRATCH
 
@@ -96,6 +103,13 @@ def test_the_svg_has_a_titled_rectangle_per_box(result: PlanResult) -> None:
     assert "After" in text
     assert f"peak: {result.summary.peak_op}" in text
     assert any(line.get("class") == "bound" for line in root.iter(f"{SVG}line"))
+
+
+@pytest.mark.req("R16")
+def test_boxes_with_room_carry_their_tensors_name(planned: Planner) -> None:
+    root = ET.fromstring(svg_map(planned(graphs.EX4, align=1, mode="both", strategy="counter")))
+    names = {t.text for t in root.iter(f"{SVG}text") if t.get("class") in ("n", "d")}
+    assert names == {"B", "C", "F", "E", "G", "E +1"}
 
 
 def test_the_svg_needs_nothing_from_elsewhere(result: PlanResult) -> None:

@@ -32,14 +32,15 @@ PALETTE = (
 SCRATCH = len(PALETTE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
     """A rectangle: steps ``[start, stop)`` times bytes ``[lower, upper)``.
 
     Attributes:
         color: position in the palette, of the buffer the plan gives these tensors.
         scratch: kernel workspace, drawn hatched.
-        label: for people, cleaned.
+        name: the tensor, and how many more are in these bytes; cleaned.
+        label: all of it in a sentence, cleaned.
     """
 
     start: int
@@ -48,6 +49,7 @@ class Box:
     upper: int
     color: int
     scratch: bool
+    name: str
     label: str
 
 
@@ -138,12 +140,23 @@ def _boxes(result: PlanResult, layout: Layout, colors: dict[int, int]) -> tuple[
     for at, block in enumerate(layout.timeline.blocks):
         color = _color_of(layout, block, colors, at)
         base = layout.offsets[at]
-        label = _label(result, layout, block, base)
+        name = clean(block_name(result, layout, block))
+        more = others(layout, block)
+        label = f"{name}{f' and {more} more' if more else ''}"
+        label += f": {format_bytes(block.size)} at {base}"
         boxes += [
-            Box(p.start, p.stop, base + p.lower, base + p.upper, color, block.workspace >= 0,
-                f"{label}, steps {p.start + 1} to {p.stop}")
+            Box(
+                start=p.start,
+                stop=p.stop,
+                lower=base + p.lower,
+                upper=base + p.upper,
+                color=color,
+                scratch=block.workspace >= 0,
+                name=f"{name} +{more}" if more else name,
+                label=f"{label}, steps {p.start + 1} to {p.stop}",
+            )
             for p in block.pieces
-        ]  # fmt: skip
+        ]
     return tuple(boxes)
 
 
@@ -151,13 +164,6 @@ def _color_of(layout: Layout, block: Block, colors: dict[int, int], at: int) -> 
     if block.storage < 0:
         return colors.get(block.copy, at)
     return colors.get(layout.timeline.storages.members[block.storage][0], at)
-
-
-def _label(result: PlanResult, layout: Layout, block: Block, base: int) -> str:
-    more = others(layout, block)
-    tail = f" and {more} more" if more else ""
-    name = clean(block_name(result, layout, block))
-    return f"{name}{tail}: {format_bytes(block.size)} at {base}"
 
 
 def raster(panel: Panel, columns: int, rows: int) -> npt.NDArray[np.int16]:

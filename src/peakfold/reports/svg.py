@@ -18,6 +18,10 @@ from peakfold.units import format_bytes
 _DENSE = 3000
 # Pixels a box needs in both directions for an edge: on thinner ones it would be all one sees.
 _STROKED = 4
+# Pixels of a letter and of a line, and the fewest letters that still say something.
+_LETTER, _LINE, _FEW = 7.5, 16, 8
+# Names on fills brighter than this are dark.
+_LIGHT = 130
 # Pixels that even the smallest box is high.
 _THIN = 0.7
 _TITLED = 200
@@ -30,6 +34,7 @@ _TOP = 64
 _STYLE = """\
 text{font-family:system-ui,sans-serif;font-size:12px;fill:#222}
 .t{font-size:14px;font-weight:600}.h{font-size:18px;font-weight:600}.m{fill:#555}
+.n{fill:#fff;pointer-events:none}.d{fill:#111;pointer-events:none}
 .edge{stroke:#fff;stroke-width:.6}.grid{stroke:#ddd}.axis{stroke:#888}
 .bound{stroke:#111;stroke-dasharray:6 4;stroke-width:1.4}
 .peak{stroke:#c00;stroke-dasharray:2 3;stroke-width:1.4}"""
@@ -132,6 +137,29 @@ def _boxes(panel: Panel, plot: int) -> Iterator[str]:
         edge = ' class="edge"' if tall and wide else ""
         fill = "url(#hatch)" if box.scratch else PALETTE[box.color % len(PALETTE)]
         yield f'<rect{edge} fill="{fill}" {_place(panel, box, plot)}>{_title(box)}</rect>'
+        yield from _name(panel, box, plot)
+
+
+def _name(panel: Panel, box: Box, plot: int) -> Iterator[str]:
+    """The tensor's name inside its box, where there is room for it."""
+    width = plot * (box.stop - box.start) / panel.steps
+    height = _PLOT * (box.upper - box.lower) / panel.height
+    room = int((width - 8) / _LETTER)
+    if height < _LINE or room < min(len(box.name), _FEW):
+        return
+    x = plot * box.start / panel.steps + width / 2
+    y = _PLOT - _PLOT * (box.lower + box.upper) / 2 / panel.height + 4
+    light = box.scratch or _brightness(PALETTE[box.color % len(PALETTE)]) > _LIGHT
+    yield (
+        f'<text class="{"d" if light else "n"}" text-anchor="middle" x="{x:.1f}" '
+        f'y="{y:.1f}">{_safe(shorten(box.name, room))}</text>'
+    )
+
+
+def _brightness(color: str) -> float:
+    """How bright ``#rrggbb`` looks, from 0 to 255 (Rec. 601)."""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
 def _dense(panel: Panel, plot: int) -> Iterator[str]:
