@@ -19,7 +19,7 @@ from .goldens import BY_SIZE, P2, P3
 from .strategies import any_problem, plain_problems
 
 
-@pytest.mark.req("R53")
+@pytest.mark.req("P1", "P2", "P3", "P4", "R53")
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_by_size_agrees_with_published_offsets(name):
     problem, offsets, arena = BY_SIZE[name]

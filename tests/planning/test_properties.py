@@ -19,6 +19,7 @@ from peakfold.planning.verify import verify_plan
 from tests.strategies import graphs
 
 from .executor import ArenaRun, ordinary_run
+from .handmade import topological_orders
 
 OPTIONS = st.builds(
     PlanOptions,
@@ -132,6 +133,17 @@ def test_bounds_and_modes_are_ordered(graph: Graph, options: PlanOptions) -> Non
     assert s.gap == pytest.approx(
         s.arena_bytes / s.lower_bound_bytes - 1 if s.lower_bound_bytes else 0
     )
+
+
+@pytest.mark.req("R54")
+@given(graphs(max_ops=5), OPTIONS)
+def test_the_any_order_bound_holds_in_every_order(graph: Graph, options: PlanOptions) -> None:
+    bound = make_plan(graph, options).summary.any_order_bound_bytes
+    for order in topological_orders(graph):
+        ops = tuple(graph.ops[at] for at in order)
+        s = make_plan(replace(graph, ops=ops), options).summary
+        assert s.any_order_bound_bytes == bound
+        assert bound <= s.arena_bytes
 
 
 @pytest.mark.req("R54")

@@ -270,7 +270,6 @@ def test_sub_byte_and_zero_size_tensors() -> None:
     assert plan(g).summary.arena_bytes == 3
 
 
-@pytest.mark.req("R40")
 def test_unknown_names_of_options_are_usage_errors() -> None:
     for options in (
         {"mode": "magic"}, {"strategy": "magic"}, {"share": "magic"}, {"inputs": "magic"},

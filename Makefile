@@ -1,0 +1,49 @@
+# make demo: from a fresh machine to the main job on a real model.
+# make test: all set-up and every check that CI runs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint tests wheel trace bench clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/peakfold demo --force peakfold-demo
+
+test: lint tests wheel
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/trace.py --check
+
+tests: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The built wheel, not the checkout: installed into a folder of its own that shadows `src`.
+wheel: $(READY)
+	rm -rf build/wheel dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel dist/peakfold-*.whl
+	cd build && PYTHONPATH=$(CURDIR)/build/wheel $(CURDIR)/$(BIN)/python -c 'import peakfold, sys; sys.exit("wheel/peakfold" not in peakfold.__file__)'
+	PYTHONPATH=$(CURDIR)/build/wheel $(BIN)/python -m pytest -q tests/cli -p no:cacheprovider
+
+# The table of requirement ids and the tests that prove them.
+trace: $(READY)
+	$(BIN)/python tools/trace.py --write
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench_scale.py
+	$(BIN)/python benchmarks/bench_models.py
+
+clean:
+	rm -rf $(VENV) build dist peakfold-demo

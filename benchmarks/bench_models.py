@@ -1,0 +1,86 @@
+"""Every `.onnx` model of a folder, planned and verified: the table of the release notes.
+
+    python benchmarks/bench_models.py [FOLDER] [--json]
+
+FOLDER defaults to the shared models beside the checkout. Symbolic dimensions get the numbers
+in `BINDINGS`, or 1. `bound` is of this file's order; `any order` of every order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from peakfold.errors import PeakfoldError
+from peakfold.frontends import Bindings, load
+from peakfold.planning import make_plan
+from peakfold.planning.verify import verify_plan
+
+FOLDER = Path(__file__).parents[2] / "shared" / "models" / "onnx"
+BINDINGS = {
+    "ppocrv4_det": ((), ("x=1x3x320x320",)),
+    "silero_vad_16k_op15": (("batch=1", "sequence=512"), ()),
+    "mtcnn_pnet": (("N=1", "M1=224", "M2=224"), ()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    model: str
+    ops: int
+    naive: int
+    both: int
+    arena: int
+    bound: int
+    any_order: int
+    gap: float
+    packing_proven: bool
+    order_proven: bool
+    verified: bool
+    unsupported: int
+    seconds: float
+
+
+def measure(path: Path) -> Row:
+    dims, shapes = BINDINGS.get(path.stem, ((), ()))
+    start = perf_counter()
+    loaded = load(path, Bindings.parse(dims, shapes))
+    inputs = [loaded.graph[name].shape or () for name in loaded.graph.inputs]
+    symbols = sorted({dim for shape in inputs for dim in shape if isinstance(dim, str)})
+    if symbols:
+        loaded = load(path, Bindings.parse([f"{name}=1" for name in symbols]))
+    result = make_plan(loaded.graph, bindings=loaded.bindings)
+    seconds = perf_counter() - start
+    checks = verify_plan(loaded.graph, result.plan)
+    s = result.summary
+    return Row(
+        path.stem, len(result.study.graph.ops), s.naive_bytes, s.both_bytes, s.arena_bytes,
+        s.lower_bound_bytes, s.any_order_bound_bytes, round(s.gap, 4), s.optimal, s.order_optimal,
+        all(check.ok for check in checks), sum(result.plan.unsupported.values()),
+        round(seconds, 2),
+    )  # fmt: skip
+
+
+def main(arguments: list[str]) -> None:
+    folders = [Path(a) for a in arguments if not a.startswith("--")]
+    rows = []
+    for path in sorted((folders[0] if folders else FOLDER).glob("*.onnx")):
+        try:
+            rows.append(measure(path))
+        except PeakfoldError as error:
+            print(f"{path.stem}: {error}", file=sys.stderr)
+    if "--json" in arguments:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    names = list(asdict(rows[0]))
+    print("| " + " | ".join(names) + " |")
+    print("|" + "---|" * len(names))
+    for row in rows:
+        print("| " + " | ".join(str(value) for value in asdict(row).values()) + " |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""What the documentation says is true: its Python runs, its commands print what is shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.frontends.models import model, save
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for kind, text in _BLOCK.findall(page.read_text("utf-8")):
+            if kind == language:
+                found.append((page.name, text))
+    return found
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"))
+def test_python_blocks_run(
+    page: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a reader would: beside a checkout, with a model of their own.
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    text = model("g (float[batch,8] x) => (float[batch,8] y) { y = Relu(x) }")
+    save(tmp_path / "model.onnx", text)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page, "exec"), {"__name__": "docs"})
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("console"))
+def test_console_blocks_print_what_is_shown(page: str, text: str) -> None:
+    first, _, expected = text.partition("\n")
+    command = first.removeprefix("$ ")
+    bin_folder = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True,
+        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "COLUMNS": "80"}, check=False,
+    )  # fmt: skip
+    assert done.stdout == expected, done.stderr
+
+
+def test_the_table_on_the_first_screen_is_what_the_program_prints() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    table = [line for line in readme.splitlines() if re.match(r"^[ >] (naive|arena|lower)", line)]
+    model = "src/peakfold/data/models/blazeface.onnx"
+    done = subprocess.run(
+        [sys.executable, "-m", "peakfold", *shlex.split(f"plan {model}")],
+        cwd=ROOT, capture_output=True, text=True, env={"COLUMNS": "80", "PATH": "/usr/bin"},
+        check=True,
+    )  # fmt: skip
+    assert len(table) >= 3
+    for line in table:
+        assert line in done.stdout
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
