@@ -39,6 +39,8 @@ class Layout:
         objects: per block, its shared object; `None` in mode `arena`.
         bound: no layout of this family for these blocks is smaller.
         optimal: `total` is proven to be the smallest of its family for these blocks.
+        copying: in mode `arena`, `total` if every concatenation copied its parts; a runtime
+            that cannot obey zero-copy needs this much.
     """
 
     mode: Mode
@@ -49,6 +51,7 @@ class Layout:
     objects: tuple[int, ...] | None
     bound: int
     optimal: bool
+    copying: int | None = None
 
 
 def _aliasing(study: Study) -> Aliasing:
@@ -157,6 +160,7 @@ def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
 def _arena(study: Study, strategy: str) -> Layout:
     aliasing = _aliasing(study)
     best = _packed(study, strategy, aliasing)
+    copying = best.total
     wanted = aliasing.views and study.options.zero_copy and study.target.zero_copy_concat
     candidates = [op for op, fact in enumerate(study.facts) if fact.parts] if wanted else []
     # Taking parts in costs freedom, so it is done only where the packed peak really falls:
@@ -169,7 +173,7 @@ def _arena(study: Study, strategy: str) -> Layout:
             tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
             if tried is not best:
                 best, taken = tried, taken | {op}
-    return best
+    return replace(best, copying=copying)
 
 
 def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:

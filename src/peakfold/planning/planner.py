@@ -218,6 +218,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         strategy=plan.strategy,
         plan_bytes=plan.arena_bytes,
         zero_copy_concats=len(arena.timeline.storages.homed),
+        arena_copying_bytes=arena.total if arena.copying is None else arena.copying,
         copies=len(plan.copies),
         opaque_tensors=len(plan.opaque),
         budget_bytes=study.options.budget,

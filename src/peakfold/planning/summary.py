@@ -28,6 +28,7 @@ class Summary:
         peak_op: the op at which the chosen plan's live bytes peak.
         plan_bytes: bytes of the plan that was asked for (`mode`).
         zero_copy_concats: concatenations whose parts are written in place.
+        arena_copying_bytes: the arena if every concatenation copied its parts instead.
         copies: outputs the runtime must copy.
         opaque_tensors: values whose size no graph states, outside every figure here.
         fits: whether `plan_bytes` is within `budget_bytes`; `None` without a budget.
@@ -55,6 +56,7 @@ class Summary:
     strategy: str
     plan_bytes: int
     zero_copy_concats: int
+    arena_copying_bytes: int
     copies: int
     opaque_tensors: int
     budget_bytes: int | None
