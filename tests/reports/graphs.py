@@ -44,6 +44,20 @@ y: float32[64] = warp(b, t)
 output y
 """
 
+# Views that die at different times, so that a buffer lives in two pieces.
+HALVES = """\
+peakfold-graph 1
+name "halves"
+input x: int8[64]
+a: int8[64] = opaque(x) inplace=[] workspace=0
+lo: int8[32] = opaque(a) views=["0<0+0"] workspace=0
+hi: int8[32] = opaque(a) views=["0<0+32"] workspace=0
+p: int8[16] = opaque(lo) inplace=[] workspace=0
+q: int8[48] = opaque(p) inplace=[] workspace=0
+r: int8[16] = opaque(hi, q) inplace=[] workspace=0
+output r
+"""
+
 EVIL = '<b>&"\u001b[31m\u202e$x^{$\nend'
 
 

@@ -65,7 +65,7 @@ parameter w: float32[4]
 y: float32[4] = if(c) begin
   region "then" captures=[x, w]
     input x: float32[4]
-    input w: float32[4]
+    input w: parameter float32[4]
     parameter v: float32[8]
     z: float32[4] = opaque(x, w, v)
     output z

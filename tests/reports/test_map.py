@@ -39,7 +39,9 @@ def test_the_map_holds_before_and_after_with_totals(result: PlanResult) -> None:
 
 
 @pytest.mark.req("R16")
-def test_boxes_are_the_pieces_of_the_plan_and_never_overlap(result: PlanResult) -> None:
+@pytest.mark.parametrize("text", [graphs.branches(40), graphs.HALVES])
+def test_boxes_are_the_pieces_of_the_plan_and_never_overlap(planned: Planner, text: str) -> None:
+    result = planned(text, align=1)
     drawn = memory_map(result)
     pieces = sorted(
         (p.start, p.stop, b.offset + p.lower, b.offset + p.upper)
