@@ -218,3 +218,14 @@ def test_the_report_keeps_to_the_width(
 
         text = CliRunner().invoke(main, line.split()).stdout
         assert max(map(len, text.splitlines())) <= int(columns)
+
+
+def test_no_kind_is_cut_in_the_list_of_ops(
+    call: Call, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from peakfold.ops import KINDS
+
+    lines = call("ops").stdout.splitlines()
+    assert not [line for line in lines if "…" in line]
+    words = "".join(line.split("  ")[0].strip() for line in lines[1:])
+    assert all(kind in words for kind in KINDS)

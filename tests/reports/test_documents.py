@@ -124,3 +124,10 @@ def test_a_constant_that_folding_could_keep_is_a_parameter() -> None:
     document = json.loads(peakfold.inspect(parse_graph(graphs.ROLES)).to_json())
     assert document["static"]["constant"] == 0
     assert document["static"]["parameter"] == 320
+
+
+def test_the_list_of_ops_says_what_the_registry_answers() -> None:
+    rows = {row.kind: row for row in documents.ops_document().ops}
+    assert (rows["relu"].inplace, rows["relu"].workspace, rows["relu"].macs) == (True, True, True)
+    assert (rows["conv"].inplace, rows["conv"].workspace, rows["conv"].macs) == (False, False, True)
+    assert (rows["reshape"].views, rows["concat"].parts, rows["loop"].macs) == (True, True, False)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from peakfold.ir import Role
-from peakfold.ops import KINDS, lookup
+from peakfold.ops import KINDS, CountRule, lookup
+from peakfold.ops.rules import unknown
 from peakfold.planning import PlanResult
 from peakfold.reports.breakdown import Breakdown
 from peakfold.reports.payload import (
@@ -125,14 +126,19 @@ def ops_document() -> OpsDocument:
                 inplace=bool(row.inplace) or row.inplace_if is not None,
                 views=row.views is not None,
                 parts=row.parts is not None,
-                workspace=row.workspace is not None,
-                macs=row.macs is not None,
+                workspace=_answers(row.workspace),
+                macs=_answers(row.macs),
                 shape=row.shape is not None,
                 engine=row.engine,
             )
             for row in rows
         ],
     )
+
+
+def _answers(rule: CountRule | None) -> bool:
+    """Whether a row can tell a number, at least for some ops of its kind."""
+    return rule is not None and rule is not unknown
 
 
 def targets_document() -> TargetsDocument:

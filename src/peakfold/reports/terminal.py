@@ -186,7 +186,10 @@ def ops_text(document: OpsDocument, *, width: int, color: bool) -> str:
         f"{len(rows)} kinds. Workspace and MACs: yes when peakfold can tell them without a "
         "kernel. Any other kind is planned conservatively and shown as unsupported."
     )
-    return render([plain_table(columns, rows), "", note], width=width, color=color)
+    table = plain_table(columns, rows)
+    # A long kind breaks over two lines rather than lose a letter or push a column out.
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    return render([table, "", note], width=width, color=color)
 
 
 def targets_text(document: TargetsDocument, *, width: int, color: bool) -> str:
