@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.text import Text
 
-from peakfold.reports.plan_parts import beside, headline, peak_part, proof_line, savings
+from peakfold.reports.plan_parts import beside, headline, peak_part, proof_line, savings, zero_copy
 from peakfold.reports.text import render
 from peakfold.units import format_bytes
 
@@ -80,3 +81,25 @@ def test_bytes_of_a_buffer_that_are_dead_at_the_peak_do_not_count(planned: Plann
     timeline = result.layout.timeline
     alive = sum(block.size for block in timeline.alive_at(timeline.peak_step))
     assert alive > timeline.peak
+
+
+CONCAT = """\
+peakfold-graph 1
+input x: int8[1,64]
+a: int8[1,64] = opaque(x) inplace=[] workspace=0
+b: int8[1,64] = opaque(x) inplace=[] workspace=0
+c: int8[2,64] = concat(a, b, axis=0)
+output c
+"""
+
+
+def test_zero_copy_concatenation_is_reported_apart(planned: Planner) -> None:
+    result = planned(CONCAT, align=1)
+    assert (result.summary.arena_bytes, result.summary.zero_copy_concats) == (128, 1)
+    (line,) = zero_copy(result)
+    assert isinstance(line, Text)
+    assert line.plain == (
+        "1 concatenation built in place, without a copy; a runtime that copies needs 256 B."
+    )
+    assert zero_copy(planned(CONCAT, align=1, zero_copy=False)) == []
+    assert zero_copy(planned(CONCAT, align=1, mode="both")) == []

@@ -118,6 +118,19 @@ def beside(result: PlanResult) -> Text:
     return Text(f"Inside: {', '.join(inside)}. Beside it: {', '.join(outside)}.")
 
 
+def zero_copy(result: PlanResult) -> list[RenderableType]:
+    """What concatenations built in their place save, since not every runtime can obey it."""
+    summary = result.summary
+    if summary.mode != "arena" or not summary.zero_copy_concats:
+        return []
+    return [
+        Text(
+            f"{counted(summary.zero_copy_concats, 'concatenation')} built in place, without a "
+            f"copy; a runtime that copies needs {format_bytes(summary.arena_copying_bytes)}."
+        )
+    ]
+
+
 def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     """Who is alive at the peak, largest first."""
     layout = result.layout
