@@ -88,14 +88,19 @@ def order_by_breadth(problem: Problem) -> Int64:
 
 
 def order_by_load(problem: Problem) -> Int64:
-    """Buffers of the heaviest sections first, those with most area among equals."""
+    """Buffers of the heaviest sections first, the longest lived among equals."""
+    return _descending(peak_section(problem), lifetime(problem), problem.size)
+
+
+def peak_section(problem: Problem) -> Int64:
+    """(n,) load of the heaviest section each buffer lives in; 0 for those that never live."""
     found = sections(problem)
     load = section_loads(problem, found)
     heaviest = np.zeros(problem.buffers, dtype=np.int64)
     alive = problem.pieces_alive
     most = -_range_minimum(-load, found.first[alive], found.last[alive])
     np.maximum.at(heaviest, problem.owner[alive], most)
-    return _descending(heaviest, lifetime(problem), problem.size)
+    return heaviest
 
 
 def _range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:

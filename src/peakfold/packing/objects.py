@@ -302,5 +302,3 @@ def objects_bound(problem: Problem) -> int:
     """
     records = _Records.of(problem)
     return sum(positional_maxima(records.start, records.stop, records.size))
-
-

@@ -1,17 +1,82 @@
-"""`pack`: the one entry that turns a problem into a packing."""
+"""`pack`: the one entry that turns a problem into a packing.
+
+In this order, each only while the height is above the bound (or the capacity):
+
+1. greedy planners in plain Python; small problems mostly end here and never import numba;
+2. compiled first fit in many orders, for problems with thousands of buffers;
+3. the exact search: at the capacity, at the bound, then between the bound and the best.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from time import monotonic
 
-from peakfold.errors import DoesNotFit, UsageError
+import numpy as np
+
+from peakfold.errors import DoesNotFit, PeakfoldError, UsageError
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.greedy import STRATEGIES
 from peakfold.packing.problem import Int64, Packing, Problem
+from peakfold.packing.verify import require_valid
 
 Progress = Callable[[int, int], None]
 """Called with (best height so far, lower bound) whenever either improves."""
+
+PLAIN_LIMIT = 2_000
+"""Above this many buffers the compiled first fit takes over from the Python strategies."""
+JUDGED = 100_000
+"""Up to this many buffers `pack` runs the judge on its own result before returning it."""
+FAST_TRIES = 400
+FAST_SHARE = 0.5
+LADDER = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)
+FIRST_NODES = 20_000
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """The state of one call: best packing, bound and when to stop."""
+
+    problem: Problem
+    capacity: int | None
+    minimize: bool
+    deadline: float
+    seed: int
+    progress: Progress | None
+    bound: int
+    height: int = 1 << 62
+    offsets: Int64 | None = None
+    strategy: str = ""
+
+    def offer(self, offsets: Int64, strategy: str) -> None:
+        """Keep a packing if it is lower."""
+        height = self.problem.height(offsets)
+        if height < self.height:
+            self.height, self.offsets, self.strategy = height, offsets, strategy
+            self.tell()
+
+    def raise_bound(self, bound: int) -> None:
+        """Record a proof that nothing is lower than `bound`."""
+        if bound > self.bound:
+            self.bound = min(bound, self.height)
+            self.tell()
+        if self.capacity is not None and self.bound > self.capacity:
+            raise _too_small(self.bound, self.capacity)
+
+    def tell(self) -> None:
+        if self.progress is not None and self.offsets is not None:
+            self.progress(self.height, self.bound)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better is asked for or possible."""
+        if self.capacity is not None and not self.minimize and self.height <= self.capacity:
+            return True
+        return self.height <= self.bound
+
+    def expired(self) -> bool:
+        return monotonic() > self.deadline
 
 
 def pack(
@@ -21,10 +86,12 @@ def pack(
     minimize: bool = True,
     strategy: str = "best",
     time_limit: float = 5.0,
-    seed: int = 0,  # noqa: ARG001 - used by the randomised search
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> Packing:
     """Give every buffer an offset so that the height is small.
+
+    An interrupt (Ctrl-C) during the search returns the best packing so far.
 
     Args:
         problem: the buffers.
@@ -36,7 +103,7 @@ def pack(
         progress: called with (height, lower bound) at every improvement.
 
     Raises:
-        UsageError: an unknown strategy.
+        UsageError: an unknown strategy, a negative capacity or time limit.
         DoesNotFit: the capacity is below a proven bound.
 
     Example:
@@ -44,24 +111,112 @@ def pack(
         >>> found.height, found.optimal
         (72, True)
     """
-    bound = lower_bound(problem)
-    if capacity is not None and bound > capacity:
-        raise DoesNotFit(f"needs at least {bound} bytes, {bound - capacity} more than {capacity}")
-    names = list(STRATEGIES) if strategy == "best" else [strategy]
-    if not set(names) <= set(STRATEGIES):
+    if strategy != "best" and strategy not in STRATEGIES:
         known = ", ".join(["best", *STRATEGIES])
         raise UsageError(f"unknown packing strategy {strategy!r}", hint=f"one of {known}")
-    stop = bound if minimize or capacity is None else capacity
-    deadline = monotonic() + time_limit
-    best: tuple[int, str, Int64] | None = None
-    for name in names:
-        offsets = STRATEGIES[name](problem)
-        height = problem.height(offsets)
-        if best is None or height < best[0]:
-            best = (height, name, offsets)
-            if progress is not None:
-                progress(height, bound)
-        if best[0] <= stop or monotonic() > deadline:
-            break
-    assert best is not None  # noqa: S101 - names is never empty
-    return Packing(best[2], best[0], bound, best[0] == bound, best[1])
+    if not time_limit >= 0 or (capacity is not None and capacity < 0):
+        raise UsageError("capacity and time limit must not be negative")
+    state = _Search(
+        problem, capacity, minimize, monotonic() + time_limit, seed, progress, lower_bound(problem)
+    )
+    state.raise_bound(state.bound)
+    if strategy != "best":
+        state.offer(STRATEGIES[strategy](problem), strategy)
+        return _result(state)
+    state.offer(STRATEGIES["by-size"](problem), "by-size") if _small(problem) else None
+    try:
+        for stage in (_greedy, _fast, _exact):
+            if not state.done and not (state.expired() and state.offsets is not None):
+                stage(state)
+    except KeyboardInterrupt:
+        if state.offsets is None:
+            raise
+    return _result(state)
+
+
+def _small(problem: Problem) -> bool:
+    return problem.buffers <= PLAIN_LIMIT or not problem.plain
+
+
+def _too_small(bound: int, capacity: int) -> DoesNotFit:
+    missing = bound - capacity
+    return DoesNotFit(f"needs at least {bound} bytes, {missing} more than {capacity}")
+
+
+def _result(state: _Search) -> Packing:
+    offsets = state.offsets
+    if offsets is None:
+        raise PeakfoldError("no packing was found")
+    if state.problem.buffers <= JUDGED:
+        require_valid(state.problem, offsets)
+    optimal = state.height <= state.bound
+    return Packing(offsets, state.height, min(state.bound, state.height), optimal, state.strategy)
+
+
+def _greedy(state: _Search) -> None:
+    """Every plain strategy while the problem is small."""
+    if not _small(state.problem):
+        return
+    for name, run in STRATEGIES.items():
+        state.offer(run(state.problem), name)
+        if state.done or state.expired():
+            return
+
+
+def _fast(state: _Search) -> None:
+    """Compiled first fit in many orders; each trial gives up once above the best."""
+    problem = state.problem
+    if not problem.plain or problem.buffers <= PLAIN_LIMIT // 4:
+        return
+    from peakfold.packing.fast_fit import Fitter, orders
+    from peakfold.packing.model import can_model
+
+    fitter = Fitter(problem)
+    share = FAST_SHARE if can_model(problem) else 1.0
+    stop = monotonic() + share * max(state.deadline - monotonic(), 0)
+    for tried, (name, order, best_gap) in enumerate(orders(problem, state.seed)):
+        limit = state.height - 1
+        offsets, height = fitter.place(order, best_gap=best_gap, limit=limit)
+        if height <= limit:
+            state.offer(offsets, name)
+        if state.done or monotonic() > stop or tried >= FAST_TRIES:
+            return
+
+
+def _exact(state: _Search) -> None:
+    """Decide at the capacity, at the bound, then on a ladder between bound and best."""
+    from peakfold.packing.model import build
+
+    model = build(state.problem)
+    if model is None:
+        return
+    from peakfold.packing.exact import decide
+
+    for target, nodes in _targets(state, model.unit):
+        found = decide(model, target, nodes=nodes, seed=state.seed, expired=state.expired)
+        if found.fits:
+            state.offer(model.offsets(state.problem, found.low), "exact")
+        elif found.fits is False:
+            # Every height is a multiple of the unit, so the next possible one is a bound.
+            state.raise_bound((target // model.unit + 1) * model.unit)
+        if state.done or state.expired():
+            return
+
+
+def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int]]:
+    """Heights to try, with node budgets; reads the state as it improves."""
+    nodes = FIRST_NODES + 20 * state.problem.buffers
+    if state.capacity is not None and state.height > state.capacity:
+        if not state.minimize:
+            yield state.capacity, 1 << 62
+        yield state.capacity, 10 * nodes
+    while True:
+        for fraction in LADDER:
+            steps = (state.height - state.bound) // unit
+            step = min(int(np.ceil(fraction * steps)), steps - 1)
+            before = state.height
+            yield state.bound + max(step, 0) * unit, nodes
+            if state.height < before:
+                break
+        else:
+            nodes *= 2

@@ -1,0 +1,1 @@
+"""The compiled hot loops (numba). No policy lives here, and nothing imports it eagerly."""

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peakfold.packing import Problem, lower_bound, pack, violations, violations_naive
+from peakfold.packing.exact import PORTFOLIO, decide
+from peakfold.packing.model import build
+
+from .oracle import guillotine, optimum
+from .strategies import plain_problems
+
+SINGLES = [(job,) for job in PORTFOLIO]
+
+
+@st.composite
+def holed_problems(draw):
+    """Whole-height buffers with up to two lifetimes each."""
+    n = draw(st.integers(1, 6))
+    first, rows = [0], []
+    size = [draw(st.integers(1, 9)) for _ in range(n)]
+    for b in range(n):
+        t = 0
+        for _ in range(draw(st.integers(1, 2))):
+            start = t + draw(st.integers(0, 3))
+            t = start + draw(st.integers(1, 3))
+            rows.append((start, t, 0, size[b]))
+        first.append(len(rows))
+    start, stop, lower, upper = np.array(rows).T
+    return Problem.of_pieces(
+        size=size, first=first, start=start, stop=stop, lower=lower, upper=upper
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(plain_problems(max_buffers=6, aligned=True, pinned=True), holed_problems()))
+def test_decision_at_and_below_the_optimum_for_every_order(problem):
+    model = build(problem)
+    best = optimum(problem)
+    for portfolio in (PORTFOLIO, *SINGLES):
+        found = decide(model, best, nodes=100_000, portfolio=portfolio)
+        assert found.fits is True
+        offsets = model.offsets(problem, found.low)
+        assert violations_naive(problem, offsets, best) == []
+        if best:
+            refuted = decide(model, best - 1, nodes=100_000, portfolio=portfolio)
+            assert refuted.fits is False
+
+
+@settings(max_examples=60, deadline=None)
+@given(plain_problems(max_buffers=6, aligned=True, pinned=True))
+def test_pack_is_optimal_on_small_problems(problem):
+    found = pack(problem, time_limit=60)
+    assert found.height == optimum(problem)
+    assert found.optimal
+    assert found.lower_bound == found.height
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("pieces", [30, 80])
+def test_perfect_packings_are_found(pieces, seed):
+    problem = guillotine(pieces, 64, seed)
+    found = pack(problem, time_limit=60)
+    assert (found.height, found.optimal) == (64, True)
+    assert violations(problem, found.offsets, 64) == []
+
+
+def _hard():
+    """A pin leaves no room below it, so the optimum lies above every bound that needs no search."""
+    return Problem.of([0, 0, 1], [3, 3, 3], [30, 40, 5], fixed=[20, -1, -1])
+
+
+def test_a_refutation_raises_the_bound_and_is_right():
+    problem = _hard()
+    found = pack(problem, time_limit=60)
+    assert found.optimal
+    assert lower_bound(problem) == 75
+    assert found.height == found.lower_bound == optimum(problem) == 90
+    below = decide(build(problem), found.height - 1, nodes=10**6)
+    assert below.fits is False
+
+
+def test_capacity_decides_and_stops():
+    problem = guillotine(60, 64, 99)
+    loose = pack(problem, capacity=10**6, minimize=False, time_limit=60)
+    tight = pack(problem, capacity=64, minimize=False, time_limit=60)
+    assert loose.height >= tight.height == 64
+
+
+def test_same_seed_same_answer():
+    problem = guillotine(90, 64, 5)
+    model = build(problem)
+    runs = [decide(model, 64, nodes=50_000, seed=4) for _ in range(2)]
+    assert runs[0].nodes == runs[1].nodes
+    assert runs[0].low.tolist() == runs[1].low.tolist()
+
+
+def test_a_budget_is_kept_and_says_unknown():
+    problem = guillotine(200, 1000, 1)
+    model = build(problem)
+    found = decide(model, 1000, nodes=5)
+    assert found.fits is None
+    assert found.nodes <= 5 + 200_000 // 300
+
+
+@settings(max_examples=40, deadline=None)
+@given(plain_problems(max_buffers=6), st.integers(1, 5), st.integers(0, 9))
+def test_optimum_is_invariant(problem, scale, shift):
+    base = pack(problem, time_limit=60).height
+    start, stop, size = problem.start, problem.stop, problem.size
+    reverse = Problem.of(100 - stop, 100 - start, size)
+    shifted = Problem.of(start + shift, stop + shift, size)
+    scaled = Problem.of(start * 3, stop * 3, size * scale)
+    order = np.arange(problem.buffers)[::-1]
+    shuffled = Problem.of(start[order], stop[order], size[order])
+    for other, factor in ((reverse, 1), (shifted, 1), (scaled, scale), (shuffled, 1)):
+        assert pack(other, time_limit=60).height == base * factor
+
+
+@settings(max_examples=30, deadline=None)
+@given(plain_problems(max_buffers=4))
+def test_doubling_sizes_or_buffers_at_most_doubles(problem):
+    base = pack(problem, time_limit=60).height
+    twice = Problem.of(
+        np.tile(problem.start, 2), np.tile(problem.stop, 2), np.tile(problem.size, 2)
+    )
+    assert base <= pack(twice, time_limit=60).height <= 2 * base

@@ -1,0 +1,66 @@
+"""Compiled and plain forms agree; what needs no compiled code does not load it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peakfold.packing import violations
+from peakfold.packing.fast_fit import Fitter, orders
+from peakfold.packing.first_fit import place
+
+from .strategies import plain_problems
+
+
+@settings(max_examples=150, deadline=None)
+@given(plain_problems(max_buffers=12, aligned=True, pinned=True), st.randoms(), st.booleans())
+def test_compiled_first_fit_equals_the_readable_one(problem, random, best_gap):
+    order = list(range(problem.buffers))
+    random.shuffle(order)
+    fast, height = Fitter(problem).place(np.array(order, dtype=np.int64), best_gap=best_gap)
+    assert fast.tolist() == place(problem, order, best_gap=best_gap).tolist()
+    assert height == problem.height(fast)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_compiled_first_fit_at_scale(seed):
+    rng = np.random.default_rng(seed)
+    n = 3000
+    start = rng.integers(0, n, n)
+    from peakfold.packing import Problem
+
+    problem = Problem.of(
+        start, start + rng.integers(1, 300, n), rng.integers(1, 5000, n), align=[1, 64][seed % 2]
+    )
+    fitter = Fitter(problem)
+    for (_, order, best_gap), _ in zip(orders(problem, seed), range(12), strict=False):
+        offsets, height = fitter.place(order, best_gap=best_gap)
+        assert violations(problem, offsets, height) == []
+        assert offsets.tolist() == place(problem, order.tolist(), best_gap=best_gap).tolist()
+        _, reached = fitter.place(order, best_gap=best_gap, limit=height - 1)
+        assert reached > height - 1
+
+
+def test_small_problems_never_load_numba():
+    code = (
+        "import sys; from peakfold.packing import Problem, pack\n"
+        "found = pack(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]))\n"
+        "assert found.optimal\n"
+        "sys.exit('numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_open_problems_do_load_numba():
+    """The test above can fail: the same code on a problem that greedy leaves open."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from packing.oracle import guillotine\n"
+        "from peakfold.packing import pack\n"
+        "pack(guillotine(120, 1000, 1), time_limit=1)\n"
+        "sys.exit('numba' not in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
