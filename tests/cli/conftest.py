@@ -34,9 +34,9 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
 @pytest.fixture
 def shell() -> Shell:
     def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[str] = subprocess.run(  # type: ignore[call-overload]
             [*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=120, **options
-        )  # type: ignore[call-overload]
+        )
         assert "Traceback" not in done.stderr
         return done
 

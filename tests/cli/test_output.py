@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import pty
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-
-from peakfold.reports import files, png
 
 from .conftest import COMMAND, Call, Shell, error_line
 
@@ -103,7 +103,7 @@ def test_svg_and_png_files(call: Call, models: Path) -> None:
 def test_a_png_without_matplotlib_fails_before_any_work(
     call: Call, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(png.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with monkeypatch.context() as patch:
         patch.setattr("peakfold.cli.group._exists", lambda verb: True)
         result = call("plan", models / "gone.pf", "--png", models / "m.png")
@@ -126,7 +126,7 @@ def test_an_error_while_writing_leaves_no_file(
     def full(*args: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, {"open": "fdopen", "rename": "replace"}[call_fails], full)
+    monkeypatch.setattr(os, {"open": "fdopen", "rename": "replace"}[call_fails], full)
     before = sorted(models.iterdir())
     result = call("plan", models / "ex4.pf", "-o", models / "p.json", "--svg", models / "m.svg")
     assert result.exit_code == 2
@@ -140,7 +140,7 @@ def test_an_unwritable_folder_is_one_error(
     def denied(*args: object, **options: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", denied)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", denied)
     result = call("plan", models / "broken.onnx", "-o", models / "p.json")
     assert result.exit_code == 2
     assert error_line(result.stderr).endswith("p.json: cannot be written: Permission denied")

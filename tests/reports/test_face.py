@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_wrong_options_are_named(chain: Path) -> None:
 
 
 def test_budget_misses_say_what_is_proven(chain: Path) -> None:
-    def miss(budget: int, **options: object) -> str:
+    def miss(budget: int, **options: Any) -> str:
         result = peakfold.plan(chain, budget=budget, **options)
         return budget_miss(result.summary, result.plan) or "fits"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from peakfold.errors import UsageError
-from peakfold.reports import files
 from peakfold.reports.files import check_writable, write_files
 
 
@@ -44,7 +43,7 @@ def test_a_failure_midway_leaves_no_file(
             raise OSError(28, "No space left on device")
         real(source, target)
 
-    monkeypatch.setattr(files.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(UsageError, match="No space left"):
         write_files({tmp_path / "a": b"1", tmp_path / "b": b"2"})
     assert list(tmp_path.iterdir()) == []
@@ -56,7 +55,7 @@ def test_an_interrupt_midway_leaves_no_file(
     def interrupted(source: str, target: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "replace", interrupted)
+    monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_files({tmp_path / "a": b"1"})
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import io
 import struct
 import xml.etree.ElementTree as ET
@@ -8,7 +9,6 @@ import pytest
 
 from peakfold.errors import BackendMissing
 from peakfold.planning import PlanResult
-from peakfold.reports import png
 from peakfold.reports.map import PALETTE, SCRATCH, Box, Panel, memory_map, raster
 from peakfold.reports.png import png_map
 from peakfold.reports.svg import svg_map
@@ -164,6 +164,6 @@ def test_names_cannot_break_the_png(planned: Planner) -> None:
 def test_a_png_without_matplotlib_says_what_to_install(
     result: PlanResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(png.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendMissing, match=r'pip install "peakfold\[plot\]"'):
         png_map(result)
