@@ -119,7 +119,6 @@ def test_a_schema_refuses_another_version() -> None:
         validate("inspect", text.replace("peakfold.inspect/1", "peakfold.inspect/2"))
 
 
-@pytest.mark.req("R9")
 def test_a_constant_that_folding_could_keep_is_a_parameter() -> None:
     document = json.loads(peakfold.inspect(parse_graph(graphs.ROLES)).to_json())
     assert document["static"]["constant"] == 0
