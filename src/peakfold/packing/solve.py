@@ -34,6 +34,20 @@ LADDER = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)
 FIRST_NODES = 20_000
 
 
+class CapacityTooSmall(DoesNotFit):
+    """Proven: no packing fits the capacity.
+
+    Attributes:
+        bound: bytes that any packing needs at least.
+        capacity: bytes given.
+    """
+
+    def __init__(self, bound: int, capacity: int) -> None:
+        self.bound, self.capacity = bound, capacity
+        missing = bound - capacity
+        super().__init__(f"needs at least {bound} bytes, {missing} more than {capacity}")
+
+
 @dataclass(slots=True, eq=False)
 class _Search:
     """The state of one call: best packing, bound and when to stop."""
@@ -62,7 +76,7 @@ class _Search:
             self.bound = min(bound, self.height)
             self.tell()
         if self.capacity is not None and self.bound > self.capacity:
-            raise _too_small(self.bound, self.capacity)
+            raise CapacityTooSmall(self.bound, self.capacity)
 
     def tell(self) -> None:
         if self.progress is not None and self.offsets is not None:
@@ -104,7 +118,7 @@ def pack(
 
     Raises:
         UsageError: an unknown strategy, a negative capacity or time limit.
-        DoesNotFit: the capacity is below a proven bound.
+        CapacityTooSmall: proven (a `DoesNotFit`), with the bound.
 
     Example:
         >>> found = pack(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]))
@@ -136,11 +150,6 @@ def pack(
 
 def _small(problem: Problem) -> bool:
     return problem.buffers <= PLAIN_LIMIT or not problem.plain
-
-
-def _too_small(bound: int, capacity: int) -> DoesNotFit:
-    missing = bound - capacity
-    return DoesNotFit(f"needs at least {bound} bytes, {missing} more than {capacity}")
 
 
 def _result(state: _Search) -> Packing:

@@ -1,0 +1,85 @@
+"""Instances made from instances: without names to share, smaller to debug, moved to replan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from peakfold.errors import UsageError
+from peakfold.packing.explain import subproblem
+from peakfold.packing.problem import Int64, Problem
+from peakfold.packing.table import Table
+
+
+def anonymise(table: Table) -> Table:
+    """The same packing problem with nothing that tells whose it is.
+
+    Names become numbers, buffers are sorted by lifetime and size, times become ranks of events
+    (which keeps every conflict); sizes, alignments and pins stay, since they are the problem.
+
+    Example:
+        >>> from io import StringIO
+        >>> from peakfold.packing.table import format_csv, parse_csv
+        >>> text = "id,lower,upper,size\\nsecret,70,90,8\\nlayer,10,70,16\\n"
+        >>> print(format_csv(anonymise(parse_csv(StringIO(text)))), end="")
+        id,lower,upper,size
+        0,0,1,16
+        1,1,2,8
+    """
+    order = np.lexsort((table.problem.size, table.upper, table.lower))
+    picked = select(table, order.astype(np.int64))
+    p = picked.problem
+    times = np.unique(np.concatenate([p.start, p.stop, picked.lower, picked.upper]))
+    problem = Problem.of_pieces(
+        size=p.size, align=p.align, fixed=p.fixed, first=p.first, lower=p.lower, upper=p.upper,
+        start=np.searchsorted(times, p.start), stop=np.searchsorted(times, p.stop),
+        names=tuple(str(b) for b in range(p.buffers)),
+    )  # fmt: skip
+    lower, upper = np.searchsorted(times, picked.lower), np.searchsorted(times, picked.upper)
+    return Table(problem, lower.astype(np.int64), upper.astype(np.int64), picked.gaps)
+
+
+def select(table: Table, buffers: Int64) -> Table:
+    """The rows of these buffers."""
+    return Table(
+        subproblem(table.problem, buffers),
+        table.lower[buffers],
+        table.upper[buffers],
+        tuple(table.gaps[b] for b in buffers),
+    )
+
+
+def reduce(
+    table: Table, fails: Callable[[Problem], bool], *, expired: Callable[[], bool] = lambda: False
+) -> Table:
+    """A smaller table for which `fails` still holds (delta debugging, Zeller 1999).
+
+    Chunks of buffers are left out, halving the chunk when none can go; the result is minimal
+    in the sense that no single buffer can be left out.
+
+    Args:
+        table: an instance for which `fails` holds.
+        fails: the property to keep.
+        expired: polled between trials; True returns what there is.
+
+    Raises:
+        UsageError: `fails` does not hold for the whole table.
+    """
+    if not fails(table.problem):
+        raise UsageError("the instance does not show the failure, so there is nothing to reduce")
+    keep = np.arange(table.problem.buffers)
+    chunk = max(len(keep) // 2, 1)
+    while len(keep) and not expired():
+        shrunk = False
+        at = 0
+        while at < len(keep) and not expired():
+            rest = np.concatenate([keep[:at], keep[at + chunk :]])
+            if fails(subproblem(table.problem, rest)):
+                keep, shrunk = rest, True
+            else:
+                at += chunk
+        if chunk == 1 and not shrunk:
+            break
+        chunk = max(chunk // 2, 1)
+    return select(table, keep)
