@@ -32,7 +32,7 @@ def test_python_blocks_run(
 ) -> None:
     # As a reader would: beside a checkout, with a model of their own.
     (tmp_path / "src").symlink_to(ROOT / "src")
-    text = model("g (float[batch,8] x) => (float[batch,8] y) { y = Relu(x) }")
+    text = model("g (float[1,8] x) => (float[1,8] y) { y = Relu(x) }")
     save(tmp_path / "model.onnx", text)
     monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {"__name__": "docs"})
