@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peakfold.packing.bounds import lower_bound
-from peakfold.packing.problem import Int64, Problem
+from peakfold.packing.problem import FREE, Int64, Problem
 from peakfold.packing.sections import section_loads, sections
 
 NODES = 20_000
@@ -75,10 +75,12 @@ def explain(
         ((0, 2), 80, 'load')
     """
     loaded = _by_load(problem, capacity)
-    if loaded is not None:
-        return loaded
     keep = np.flatnonzero(problem.alive)
-    if refuted(problem, capacity, nodes) is not True:
+    if loaded is not None:
+        keep = np.array(loaded.buffers)
+        if (problem.fixed[keep] == FREE).all() and (problem.align[keep] == 1).all():
+            return loaded
+    elif refuted(problem, capacity, nodes) is not True:
         return None
     irreducible = True
     for buffer in keep[np.argsort(problem.size[keep], kind="stable")]:
@@ -111,7 +113,11 @@ def refuted(problem: Problem, capacity: int, nodes: int) -> bool | None:
 
 
 def _by_load(problem: Problem, capacity: int) -> Culprits | None:
-    """The fewest largest buffers of the heaviest section; none is spare by construction."""
+    """The largest buffers of the heaviest section, none to spare.
+
+    Alive together, they stack
+    to their sum, so without pins and alignments any one fewer fits.
+    """
     if not problem.plain or not problem.alive.any():
         return None
     found = sections(problem)

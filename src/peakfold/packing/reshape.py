@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 import numpy as np
 
 from peakfold.errors import UsageError
 from peakfold.packing.explain import subproblem
+from peakfold.packing.greedy import STRATEGIES
 from peakfold.packing.problem import Int64, Problem
 from peakfold.packing.table import Table
+from peakfold.packing.verdict import judge_capacity
 
 
 def anonymise(table: Table) -> Table:
@@ -83,3 +86,23 @@ def reduce(
             break
         chunk = max(chunk // 2, 1)
     return select(table, keep)
+
+
+def reduce_verdict(table: Table, capacity: int, status: str, seconds: float) -> Table:
+    """A smaller table with the same verdict on a capacity, within about 10 times `seconds`.
+
+    ``solved`` is kept as: fits, but the readable ``by-size`` greedy alone does not find it.
+
+    Raises:
+        UsageError: there is nothing to reduce, since even the simplest planner fits.
+    """
+    stop = monotonic() + 10 * max(seconds, 0.1)
+
+    def same(problem: Problem) -> bool:
+        plain = problem.height(STRATEGIES["by-size"](problem)) <= capacity
+        if plain:
+            return False
+        left = min(seconds, max(stop - monotonic(), 0.0))
+        return judge_capacity(problem, capacity=capacity, time_limit=left).status == status
+
+    return reduce(table, same, expired=lambda: monotonic() > stop)

@@ -213,18 +213,20 @@ def _exact(state: _Search) -> None:
 
 
 def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int]]:
-    """Heights to try, with node budgets; reads the state as it improves."""
+    """Heights to try, with node budgets; reads the state as it improves.
+
+    The height that matters (the capacity until it is met, then the bound) gets most of the
+    effort, a ladder between it and the best height the rest.
+    """
     nodes = FIRST_NODES + 20 * state.problem.buffers
-    if state.capacity is not None and state.height > state.capacity:
-        if not state.minimize:
-            yield state.capacity, 1 << 62
-        yield state.capacity, 10 * nodes
     while True:
         for fraction in LADDER:
-            steps = (state.height - state.bound) // unit
-            step = min(int(np.ceil(fraction * steps)), steps - 1)
+            met = state.capacity is None or state.height <= state.capacity
+            base = state.bound if met or state.capacity is None else state.capacity // unit * unit
+            steps = (state.height - base) // unit
+            step = max(min(int(np.ceil(fraction * steps)), steps - 1), 0)
             before = state.height
-            yield state.bound + max(step, 0) * unit, nodes
+            yield base + step * unit, nodes if met or step else 10 * nodes
             if state.height < before:
                 break
         else:
