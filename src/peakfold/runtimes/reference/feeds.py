@@ -1,0 +1,134 @@
+"""Seeded values: inputs in the range their readers expect, and weights of a sane scale."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from peakfold.analysis.index import is_opaque
+from peakfold.errors import ModelError
+from peakfold.ir import Graph, Tensor
+from peakfold.ops.spec import concrete
+from peakfold.runtimes.reference.program import Value, dtype_of
+
+# Operand positions that hold positions in another operand: (positions, indexed operand, axis).
+_INDEX: Mapping[str, tuple[int, int, int]] = {
+    "gather": (1, 0, 0), "gather_elements": (1, 0, 0), "gather_nd": (1, 0, 0),
+    "scatter": (1, 0, 0), "scatter_elements": (1, 0, 0), "scatter_nd": (1, 0, 0),
+}  # fmt: skip
+
+# Operand positions that hold trained weights, by kind.
+_WEIGHTS: Mapping[str, tuple[int, ...]] = {
+    "conv": (1, 2), "conv_transpose": (1, 2), "gemm": (0, 1, 2), "matmul": (0, 1),
+    "batch_normalization": (1, 2, 3, 4), "prelu": (1,), "lstm": (1, 2, 3), "gru": (1, 2, 3),
+    "rnn": (1, 2, 3), "add": (0, 1), "sub": (0, 1), "mul": (0, 1),
+}  # fmt: skip
+
+
+def _rng(seed: int, name: str) -> np.random.Generator:
+    """Random numbers that belong to one tensor: the same whatever else the model holds."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def input_values(graph: Graph, seed: int) -> dict[str, Value]:
+    """A value for every input.
+
+    Floating values are standard normal, bytes cover their range, wide integers are 0 or 1
+    (positions, lengths and flags stay legal) or, where an op reads them as positions, below
+    the length of what they index. A scalar that counts the trips of a loop is 3.
+
+    Args:
+        graph: the graph.
+        seed: of all values.
+
+    Raises:
+        ModelError: an opaque input, or one of unknown shape.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: float32[2]\\noutput x")
+        >>> bool((input_values(g, 0)["x"] == input_values(g, 0)["x"]).all())
+        True
+    """
+    return {
+        name: _input(graph, graph[name], seed)
+        for name in graph.inputs if not graph[name].role.static
+    }  # fmt: skip
+
+
+def _input(graph: Graph, tensor: Tensor, seed: int) -> Value:
+    shape = concrete(tensor)
+    if is_opaque(tensor) or shape is None:
+        raise ModelError(
+            "no value can be made up for it", where=f"input {tensor.name!r}",
+            hint="the reference executor feeds tensors of known shapes",
+        )  # fmt: skip
+    rng, dtype = _rng(seed, tensor.name), dtype_of(tensor)
+    if dtype.kind in "iu":
+        return rng.integers(0, _below(graph, tensor, dtype), shape, dtype=np.int64).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    value: Any = rng.standard_normal(shape)
+    if dtype.kind == "c":
+        value = value + 1j * rng.standard_normal(shape)
+    return value.astype(dtype)
+
+
+def _below(graph: Graph, tensor: Tensor, dtype: np.dtype[Any]) -> int:
+    """One more than the largest integer that an input may hold."""
+    bound = 256 if dtype == np.uint8 else 128 if dtype == np.int8 else 2
+    for op in graph.ops:
+        rule = _INDEX.get(op.kind)
+        if rule is None or tensor.name not in op.inputs[rule[0] : rule[0] + 1]:
+            continue
+        axis = op.attrs.get("axis", rule[2])
+        indexed = concrete(graph[op.inputs[rule[1]]])
+        if indexed and isinstance(axis, int):
+            depth = min(indexed) if op.kind.endswith("_nd") else indexed[axis]
+            bound = min(bound if bound < 256 else depth, depth) if bound != 2 else depth
+    return max(bound, 1)
+
+
+def random_weights(graph: Graph, statics: Mapping[str, Value], seed: int) -> dict[str, Value]:
+    """The static values with every trained floating weight replaced by a random one.
+
+    A weight is what ops read as such, and only as such: clip bounds, scales of a resize and
+    exponents keep their values. Matrices and filters get normal values with variance
+    2 / fan-in, so that activations neither vanish nor overflow; vectors are positive, since
+    one of them may be a variance.
+
+    Args:
+        graph: the graph that reads them.
+        statics: the real values.
+        seed: of all values.
+    """
+    wanted = {name for name, value in statics.items() if _random(value)}
+    for op in graph.ops:
+        allowed = _WEIGHTS.get(op.kind, ())
+        for at, name in enumerate(op.inputs):
+            if at not in allowed:
+                wanted.discard(name)
+        for region in op.regions:
+            wanted.difference_update(region.captures)
+    return {n: _weight(n, v, seed) if n in wanted else v for n, v in statics.items()}
+
+
+def _random(value: Value) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim > 0
+
+
+def _weight(name: str, value: Value, seed: int) -> Value:
+    rng = _rng(seed, name)
+    if value.ndim == 1 or value.size == max(value.shape):
+        return rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
+    scale = (
+        np.sqrt(2 * min(value.shape[0], value.shape[1]) / value.size)
+        if value.ndim == 2
+        else (np.sqrt(2 * value.shape[0] / value.size))
+    )
+    values = rng.standard_normal(value.shape, dtype=np.float32)
+    values *= np.float32(scale)
+    return values.astype(value.dtype, copy=False)
