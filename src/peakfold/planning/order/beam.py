@@ -1,0 +1,76 @@
+"""Beam search: the most promising sets of done ops, level by level."""
+
+from __future__ import annotations
+
+from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.fragment import Fragment, bits
+from peakfold.planning.order.ideals import State, settle
+
+WIDTHS = (16, 64, 256, 1024)
+
+
+def search_beam(
+    fragment: Fragment, floor: int, ceiling: int, width: int, effort: Effort
+) -> tuple[int, ...] | None:
+    """An order of a fragment whose peak is below the ceiling, if the beam meets one.
+
+    States are sets of done ops, as in `ideals`, forced moves included. They are kept by the
+    number of ops done; of each level the `width` states with the lowest peak so far, and
+    among those the fewest bytes alive, go on.
+
+    Args:
+        fragment: the ops to order.
+        floor: peaks below it count as equal.
+        ceiling: states that reach it are dropped.
+        width: states kept a level.
+        effort: when it ends, there is no result.
+
+    Returns:
+        Numbers of the fragment's ops in the order they run, or `None`.
+    """
+    first, moves = settle(
+        fragment, State(0, fragment.ready_at_first(), fragment.start, floor), effort
+    )
+    came: dict[int, tuple[int, tuple[int, ...]]] = {first.done: (0, moves)}
+    count = len(fragment.ops)
+    levels: list[dict[int, State]] = [{} for _ in range(count + 1)]
+    levels[first.done.bit_count()][first.done] = first
+    for size in range(count):
+        kept = sorted(levels[size].values(), key=lambda s: (s.peak, s.live, s.done))[:width]
+        levels[size] = {}
+        for state in kept:
+            if not effort.spend(state.ready.bit_count()):
+                return None
+            for after, ran in _children(fragment, state, ceiling, effort):
+                level = levels[after.done.bit_count()]
+                known = level.get(after.done)
+                if known is None or after.peak < known.peak:
+                    level[after.done] = after
+                    came[after.done] = (state.done, ran)
+    return _path(came, fragment.full) if levels[count] else None
+
+
+def _children(
+    fragment: Fragment, state: State, ceiling: int, effort: Effort
+) -> list[tuple[State, tuple[int, ...]]]:
+    found: list[tuple[State, tuple[int, ...]]] = []
+    for op in bits(state.ready):
+        cost, live = fragment.step(state.done, state.live, op)
+        if cost >= ceiling:
+            continue
+        done = state.done | 1 << op
+        ready = state.ready & ~(1 << op)
+        for after in fragment.succs[op]:
+            if not fragment.need[after] & ~done:
+                ready |= 1 << after
+        settled, moves = settle(fragment, State(done, ready, live, max(state.peak, cost)), effort)
+        found.append((settled, (op, *moves)))
+    return found
+
+
+def _path(came: dict[int, tuple[int, tuple[int, ...]]], done: int) -> tuple[int, ...]:
+    runs: list[tuple[int, ...]] = []
+    while done:
+        done, ran = came[done]
+        runs.append(ran)
+    return tuple(op for ran in reversed(runs) for op in ran)

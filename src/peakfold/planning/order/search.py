@@ -1,0 +1,252 @@
+"""The search for the order of a graph with the lowest peak, and for the proof of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+from peakfold.planning.order.beam import WIDTHS, search_beam
+from peakfold.planning.order.bounds import fragment_bound, neighbour_bound
+from peakfold.planning.order.cuts import forced_cuts
+from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.fragment import Fragment
+from peakfold.planning.order.ideals import search_ideals
+from peakfold.planning.order.ledger import step_costs
+from peakfold.planning.order.line import Line
+from peakfold.planning.order.lists import start_orders
+from peakfold.planning.order.model import Model, build_model
+from peakfold.planning.order.windows import improve_windows
+from peakfold.planning.storage import Aliasing
+from peakfold.planning.study import Study
+
+Progress = Callable[[int, int], None]
+"""Called with the peak and the bound, in bytes, whenever one of them moves."""
+
+# Pieces of more ops are not held as bit sets whole: windows and list orders serve them.
+_WHOLE = 3_000
+# Parts of the effort: a first exact try at each piece, a beam, and windows at each piece.
+_FIRST, _BEAM, _WINDOWS = 0.1, 0.15, 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderResult:
+    """The best order found, and what is known about all others.
+
+    Attributes:
+        order: op ids in the order they run.
+        peak: bytes alive at its worst step, as `simulate` counts them.
+        bound: no order of the graph has a lower peak, under the same aliasing.
+        optimal: `peak` is the lowest of all orders; it equals `bound`.
+        method: what found the order of the piece where the peak is.
+        nodes: steps of search spent.
+        file_peak: bytes alive at the worst step of the file's order.
+        late: the clock ended the search, so another run may find another order.
+    """
+
+    order: tuple[int, ...]
+    peak: int
+    bound: int
+    optimal: bool
+    method: str
+    nodes: int
+    file_peak: int
+    late: bool
+
+
+def best_order(
+    study: Study, *, time_limit: float, seed: int, progress: Progress | None = None
+) -> OrderResult:
+    """Find the order of a graph's ops whose peak of live bytes is lowest.
+
+    The graph is cut where every order passes through the same state, and the pieces are
+    ordered alone: list orders first, then the exact search over sets of done ops, beams of
+    growing width, windows around the peak. Pieces that cannot be the peak stay as they are.
+    The result is judged by `simulate`; it is never worse than the file's order.
+
+    Effort is counted in steps, `time_limit` seconds buying a fixed number of them, so that a
+    result is the same in every run unless the clock ends it earlier (`OrderResult.late`).
+
+    Args:
+        study: the prepared graph; its options say which sharing there is.
+        time_limit: seconds; 0 takes the best list order.
+        seed: of random moves.
+        progress: told of every step forward.
+
+    Raises:
+        ModelError: the graph's own order breaks an edge.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
+        >>> from peakfold.planning.study import prepare
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
+        ...     "b: int8[40] = tile(x)\\nc: int8[1] = opaque(a)\\nd: int8[1] = opaque(b)\\n"
+        ...     "e: int8[2] = concat(c, d)\\noutput e")
+        >>> def no_bodies(graph, options):
+        ...     raise NotImplementedError
+        >>> study = prepare(g, PlanOptions(align=1), no_bodies)
+        >>> found = best_order(study, time_limit=1.0, seed=0)
+        >>> found.file_peak, found.peak, found.order, found.optimal
+        (81, 42, (0, 2, 1, 3, 4), True)
+    """
+    aliasing = sharing_of(study)
+    effort = Effort(time_limit)
+    model = build_model(study.index, study.policies, study.facts, aliasing)
+    search = _Search(model, effort, seed, progress)
+    search.run()
+    order, method = tuple(search.line.order), search.method
+    file_peak = study.play(aliasing).peak
+    peak = replace(study, order=order).play(aliasing).peak
+    if peak >= file_peak:
+        order, peak, method = study.order, file_peak, "file"
+    bound = max(study.any_order, search.bound if model.sound else 0)
+    return OrderResult(
+        order=order, peak=peak, bound=bound, optimal=peak == bound, method=method,
+        nodes=effort.used, file_peak=file_peak, late=effort.late,
+    )  # fmt: skip
+
+
+def sharing_of(study: Study) -> Aliasing:
+    """The sharing inside storages that a study's options and target allow.
+
+    More of it never costs live bytes, whatever the order: a view adds no bytes while its base
+    is alive and keeps alive only the bytes it covers, which a copy would take elsewhere; a
+    result in place takes no bytes in its step that it would not take beside. So `best_order`
+    need not choose; what remains of the choice is for shared objects, which are whole.
+
+    Args:
+        study: the prepared graph.
+    """
+    options = study.options
+    return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """Positions ``[begin, end)``, which every order fills with the same ops."""
+
+    begin: int
+    end: int
+    bound: int
+    method: str
+
+
+class _Search:
+    def __init__(self, model: Model, effort: Effort, seed: int, progress: Progress | None) -> None:
+        self.model = model
+        self.effort = effort
+        self.seed = seed
+        self.progress = progress
+        starts = start_orders(model)
+        cuts = forced_cuts(model)
+        self.line, methods = _best_start(model, starts, cuts)
+        floor = neighbour_bound(model)
+        self.pieces = [
+            # A piece of one op has one order; for more, what surrounds each op is a start.
+            _Piece(
+                begin,
+                end,
+                self.line.cost[begin] if end - begin == 1 else max(floor[begin:end]),
+                method,
+            )
+            for (begin, end), method in zip(pairwise(cuts), methods, strict=True)
+        ]
+
+    @property
+    def bound(self) -> int:
+        """Bytes that no order goes below."""
+        return max([self.model.final, *(piece.bound for piece in self.pieces)])
+
+    @property
+    def method(self) -> str:
+        """What found the order of the piece with the peak."""
+        worst = max(self.pieces, key=self._peak, default=None)
+        return "file" if worst is None else worst.method
+
+    def _peak(self, piece: _Piece) -> int:
+        return self.line.peak(piece.begin, piece.end)
+
+    def _open(self) -> list[_Piece]:
+        """Pieces whose peak may be the graph's and may come down, the worst first."""
+        bound = self.bound
+        wanted = [p for p in self.pieces if self._peak(p) > max(bound, p.bound)]
+        return sorted(wanted, key=lambda p: (-self._peak(p), p.begin))
+
+    def run(self) -> None:
+        """Work on the worst piece that is not proven, with ever stronger means."""
+        whole = self.effort.left
+        self._each(self._bound_piece)
+        self._each(partial(self._exact, steps=int(whole * _FIRST)))
+        for width in WIDTHS:
+            self._each(partial(self._beam, width=width, steps=int(whole * _BEAM)))
+        self._each(partial(self._windows, steps=int(whole * _WINDOWS)))
+        self._each(partial(self._exact, steps=self.effort.left))
+
+    def _each(self, work: Callable[[_Piece], None]) -> None:
+        """Do some work on every open piece, the worst first; a piece may close others."""
+        seen: set[int] = set()
+        while True:
+            piece = next((p for p in self._open() if p.begin not in seen), None)
+            if piece is None or not self.effort.left:
+                return
+            seen.add(piece.begin)
+            before = max(self.line.peak(0, self.model.ops), self.model.final), self.bound
+            work(piece)
+            after = max(self.line.peak(0, self.model.ops), self.model.final), self.bound
+            if self.progress is not None and after != before:
+                self.progress(*after)
+
+    def _bound_piece(self, piece: _Piece) -> None:
+        if piece.end - piece.begin <= _WHOLE:
+            fragment = self.line.fragment(piece.begin, piece.end)
+            piece.bound = max(piece.bound, fragment_bound(fragment))
+            self.effort.spend(len(fragment.ops))
+
+    def _exact(self, piece: _Piece, steps: int) -> None:
+        if piece.end - piece.begin > _WHOLE:
+            return
+        fragment = self.line.fragment(piece.begin, piece.end)
+        with self.effort.share(steps):
+            found = search_ideals(fragment, self.bound, self._peak(piece), self.effort)
+        # Peaks up to the graph's bound are not told apart, so this is a bound of the graph.
+        piece.bound = max(piece.bound, found.bound)
+        self._take(piece, fragment, found.order, "exact")
+
+    def _beam(self, piece: _Piece, width: int, steps: int) -> None:
+        if piece.end - piece.begin > _WHOLE:
+            return
+        fragment = self.line.fragment(piece.begin, piece.end)
+        with self.effort.share(steps):
+            order = search_beam(fragment, self.bound, self._peak(piece), width, self.effort)
+        self._take(piece, fragment, order, f"beam {width}")
+
+    def _windows(self, piece: _Piece, steps: int) -> None:
+        before = self._peak(piece)
+        with self.effort.share(steps):
+            improve_windows(self.line, piece.begin, piece.end, self.bound, self.effort, self.seed)
+        if self._peak(piece) < before:
+            piece.method = "windows"
+
+    def _take(
+        self, piece: _Piece, fragment: Fragment, order: Sequence[int] | None, method: str
+    ) -> None:
+        if order is not None:
+            self.line.rewrite(piece.begin, fragment, order)
+            piece.method = method
+
+
+def _best_start(
+    model: Model, starts: Sequence[tuple[str, tuple[int, ...]]], cuts: Sequence[int]
+) -> tuple[Line, list[str]]:
+    """Per piece the best of some orders, the first of equals; all together, and their names."""
+    costs = [step_costs(model, order) for _, order in starts]
+    best: list[int] = []
+    names: list[str] = []
+    for begin, end in pairwise(cuts):
+        peaks = [max(cost[begin:end]) for cost in costs]
+        chosen = peaks.index(min(peaks))
+        best += starts[chosen][1][begin:end]
+        names.append(starts[chosen][0])
+    return Line(model, best), names
