@@ -50,7 +50,8 @@ CASES = [
     (2, "plan chain.pf -o chain.pf --force"),
     (2, "plan chain.pf --mode naive --strategy by-size"),
     (2, "plan chain.pf --order best"),
-    (2, "plan chain.pf --lanes 2"),
+    (2, "plan chain.pf --lanes none"),
+    (2, "plan chain.pf --lanes 2 --strategy by-size"),
     (3, "plan chain.pf --budget 255"),
     (5, "verify chain.pf ex4.pf"),
 ]

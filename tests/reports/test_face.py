@@ -66,8 +66,8 @@ def test_a_plan_with_dims_of_another_model_is_refused(chain: Path, tmp_path: Pat
 
 
 def test_wrong_options_are_named(chain: Path) -> None:
-    with pytest.raises(UsageError, match="no option 'lanes'"):
-        peakfold.plan(chain, lanes=2)
+    with pytest.raises(UsageError, match="no option 'lines'"):
+        peakfold.plan(chain, lines=2)
     with pytest.raises(UsageError, match="go with a path"):
         peakfold.plan(parse_graph(graphs.CHAIN), dims={"n": 1})
 

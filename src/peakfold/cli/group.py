@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "inspect": "Where a model's memory goes, by role and by op.",
     "plan": "Plan a model's memory; show before, after and the proof.",
     "verify": "Check a plan against its model.",
+    "lanes": "What running branches together costs in memory.",
     "pack": "Pack the buffers of a CSV file, no model needed.",
     "demo": "Plan a bundled model and draw its memory map.",
     "ops": "List the op kinds peakfold knows, and what it knows of them.",

@@ -26,7 +26,7 @@ ARENA_STRATEGIES = (
 )  # fmt: skip
 SHARE_STRATEGIES = (
     "best", "naive", "equality", "in-order", "by-breadth", "by-size", "improved",
-    "min-cost-flow", "counter",
+    "min-cost-flow", "counter", "path-coloring",
 )  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -47,6 +47,22 @@ class Size(click.ParamType[int]):
             return parse_size(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class Lanes(click.ParamType[int]):
+    """A number of lanes, or ``free`` (0 inside)."""
+
+    name = "lanes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None  # noqa: ANN401
+    ) -> int:  # fmt: skip
+        """Lanes; 0 for free."""
+        if value == "free" or isinstance(value, int):
+            return 0 if value == "free" else value
+        if not str(value).isdigit() or int(value) < 1:
+            self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
+        return int(value)
 
 
 def lines(names: tuple[str, ...]) -> str:

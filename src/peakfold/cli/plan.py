@@ -65,6 +65,22 @@ Strategies:
     show_default=True,
     help="Order of the ops.",
 )
+@click.option(
+    "--lanes",
+    type=opt.Lanes(),
+    default="1",
+    show_default=True,
+    metavar="N|free",
+    help="Ops that may run at once; free is safe in any run the graph allows.",
+)
+@click.option(
+    "--added-edges",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="K",
+    help="Let a plan for several lanes add K ordering edges to save memory.",
+)
 @opt.fold_options
 @click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
 @click.option(

@@ -59,6 +59,32 @@ def pack_related(size: Sequence[int], pairs: Iterable[tuple[int, int]], *, align
     return Packing(np.array(offsets, dtype=np.int64), height, bound, height == bound, name)
 
 
+def assign_related(size: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Shared objects under a conflict relation: largest first, into the best object that is free.
+
+    Args:
+        size: (n,) bytes.
+        pairs: conflicts.
+
+    Returns:
+        (n,) object of each buffer; an object is as large as its largest tenant.
+
+    Example:
+        >>> assign_related([8, 4, 8], [(0, 1), (1, 2)])
+        [0, 1, 0]
+    """
+    near = neighbours(len(size), pairs)
+    ids = [-1] * len(size)
+    objects = 0
+    for buffer in sorted(range(len(size)), key=lambda b: (-size[b], b)):
+        taken = {ids[other] for other in near[buffer]}
+        # Objects are opened largest first, so the last one free is the tightest that fits.
+        free = [obj for obj in range(objects) if obj not in taken]
+        ids[buffer] = free[-1] if free else objects
+        objects += not free
+    return ids
+
+
 def _orders(size: Sequence[int], near: list[list[int]]) -> list[tuple[str, list[int]]]:
     n = range(len(size))
     crowd = [size[b] + sum(size[other] for other in near[b]) for b in n]

@@ -104,13 +104,14 @@ class _Box:
 class _Run:
     def __init__(
         self, index: Index, schedule: Schedule, policies: Policies, facts: Sequence[Facts],
-        box: _Box, inplace: bool, views: bool, trace: bool,
+        boxes: dict[int, _Box], colour: Sequence[int], inplace: bool, views: bool, trace: bool,
     ) -> None:  # fmt: skip
         self.index = index
         self.schedule = schedule
         self.policies = policies
         self.facts = facts
-        self.box = box
+        self.boxes = boxes
+        self.colour = colour
         self.inplace = inplace
         self.views = views
         self.trace = trace
@@ -145,8 +146,8 @@ class _Run:
         self.plan.object_of.append(obj)
         self.pending.append(self.counter[tensor])
 
-    def _obtain(self, size: int) -> tuple[int, str]:
-        obj = self.box.take(size)
+    def _obtain(self, op: int, size: int) -> tuple[int, str]:
+        obj = self.boxes[self.colour[op]].take(size)
         if obj is None:
             self.plan.sizes.append(size)
             return len(self.plan.sizes) - 1, "new"
@@ -162,21 +163,20 @@ class _Run:
                 self._open(tensor, -1)
                 given.append((tensor, -1, "external"))
                 continue
-            obj, how = self._obtain(self._size(tensor))
+            obj, how = self._obtain(op, self._size(tensor))
             self._open(tensor, obj)
             given.append((tensor, obj, how))
         scratch = round_up(self.facts[op].workspace or 0, self.policies.align)
         if scratch:
-            self.plan.workspace_object[op] = self._obtain(scratch)[0]
+            self.plan.workspace_object[op] = self._obtain(op, scratch)[0]
         released = self._release(op)
         if scratch:
-            self._free(self.plan.workspace_object[op])
+            self._free(op, self.plan.workspace_object[op])
         if self.trace:
             changed = (*self.index.operands[op], *self.index.results[op])
             counters = tuple((t, self.counter[t]) for t in dict.fromkeys(changed))
-            row = TraceRow(
-                step, op, tuple(given), counters, tuple(released), self.box.contents()
-            )  # fmt: skip
+            free = tuple(obj for box in self.boxes.values() for obj in box.contents())
+            row = TraceRow(step, op, tuple(given), counters, tuple(released), free)
             self.plan.rows.append(row)
 
     def _alias(self, op: int) -> list[tuple[int, int, str]]:
@@ -239,13 +239,13 @@ class _Run:
         released: list[int] = []
         for tensor in self.index.operands[op]:
             self.counter[tensor] -= 1
-            released += self._drop(tensor, 1)
+            released += self._drop(op, tensor, 1)
         for tensor in self.index.results[op]:
             if self.counter[tensor] == 0:  # nobody will ever read it
-                released += self._drop(tensor, 0)
+                released += self._drop(op, tensor, 0)
         return released
 
-    def _drop(self, tensor: int, readers: int) -> list[int]:
+    def _drop(self, op: int, tensor: int, readers: int) -> list[int]:
         owner = self.plan.storages.of[tensor]
         if owner < 0:
             return []
@@ -254,11 +254,11 @@ class _Run:
         if self.pending[owner] or obj < 0 or owner in self.gone:
             return []
         self.gone.add(owner)  # unread views of one storage die with it, but free it once
-        self._free(obj)
+        self._free(op, obj)
         return [obj]
 
-    def _free(self, obj: int) -> None:
-        self.box.put(self.plan.sizes[obj], obj)
+    def _free(self, op: int, obj: int) -> None:
+        self.boxes[self.colour[op]].put(self.plan.sizes[obj], obj)
 
 
 def count_references(
@@ -272,6 +272,7 @@ def count_references(
     inplace: bool = True,
     views: bool = True,
     trace: bool = False,
+    colour: Sequence[int] | None = None,
 ) -> CounterPlan:
     """Run the reference-counting planner once.
 
@@ -286,6 +287,8 @@ def count_references(
         inplace: allow in-place results.
         views: alias re-readings.
         trace: keep a row per step.
+        colour: per op; an object goes only from an op to one of the same colour (R49).
     """
-    box = _Box(share, window)
-    return _Run(index, schedule, policies, facts, box, inplace, views, trace).run()
+    colour = [0] * len(index.graph.ops) if colour is None else colour
+    boxes = {number: _Box(share, window) for number in sorted({*colour, 0})}
+    return _Run(index, schedule, policies, facts, boxes, colour, inplace, views, trace).run()

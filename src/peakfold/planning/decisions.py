@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from peakfold.analysis import Facts, Index, Policies, Schedule, make_schedule
+from peakfold.analysis.parallel import Precedence
 from peakfold.packing import Problem
 from peakfold.planning.storage import (
     Aliasing,
@@ -113,7 +114,11 @@ def _hull(pieces: Sequence[Piece]) -> Piece:
 
 
 def simulate(
-    index: Index, decisions: Decisions, policies: Policies, facts: Sequence[Facts]
+    index: Index,
+    decisions: Decisions,
+    policies: Policies,
+    facts: Sequence[Facts],
+    guard: Precedence | None = None,
 ) -> Timeline:
     """Play a schedule and its aliases through: who is alive when, in bytes.
 
@@ -122,12 +127,13 @@ def simulate(
         decisions: the order and the sharing wanted.
         policies: where inputs and outputs live; the alignment.
         facts: per op, what the registry and the target allow.
+        guard: the partial order that ops in lanes keep; by default ops run one by one.
 
     Raises:
         ModelError: the order breaks an edge of the graph.
     """
     schedule = make_schedule(index, decisions.order, policies)
-    storages = build_storages(index, schedule, policies, facts, decisions.aliasing)
+    storages = build_storages(index, schedule, policies, facts, decisions.aliasing, guard)
     return timeline(index, schedule, storages, policies, facts)
 
 

@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from peakfold.analysis import make_schedule
+from peakfold.analysis.parallel import graph_needs
 from peakfold.packing import Problem, pack
 from peakfold.packing.objects import Assignment, assign_objects, objects_bound
 from peakfold.planning.counter import CounterPlan, TraceRow, count_references
 from peakfold.planning.decisions import Block, Timeline, timeline
-from peakfold.planning.options import COUNTER
+from peakfold.planning.lanes import path_colours
+from peakfold.planning.options import COUNTER, PATHS
+from peakfold.planning.parallel import assign_lanes_objects, pack_lanes
 from peakfold.planning.plan import Mode
 from peakfold.planning.storage import Aliasing
 from peakfold.planning.study import Study
@@ -71,10 +74,12 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
         strategy: ``best`` or a named algorithm of that family.
     """
     if mode == "arena":
-        return _arena(study, strategy)
+        return _arena(study, strategy) if study.running.guard is None else _lanes_arena(study)
     if mode in ("naive", "inplace"):
         played = study.play(NOTHING if mode == "naive" else _aliasing(study))
         return _each_alone(played, mode)
+    if study.running.guard is not None:
+        return _lanes_objects(study, mode)
     if mode == "share":
         return _objects(study, mode, strategy, NOTHING)
     # More sharing inside storages can cost more between them, so less is tried, too; and a
@@ -97,12 +102,42 @@ def _each_alone(played: Timeline, mode: Mode) -> Layout:
     return Layout(mode, "naive", played, total, tuple(offsets), objects, played.peak, False)
 
 
+def _lanes_arena(study: Study) -> Layout:
+    played = study.play(_aliasing(study))
+    packing = pack_lanes(study.index, played, study.running, study.policies.align)
+    return Layout(
+        "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
+        None, packing.lower_bound, packing.optimal, packing.height,
+    )  # fmt: skip
+
+
+def _lanes_objects(study: Study, mode: Mode) -> Layout:
+    choices = [NOTHING] if mode == "share" else [_aliasing(study), NOTHING]
+    layouts = []
+    for choice in choices:
+        played = study.play(choice)
+        sizes = [block.size for block in played.blocks]
+        ids = assign_lanes_objects(study.index, played, study.running)
+        objects: dict[int, int] = {}
+        for obj, size in zip(ids, sizes, strict=True):
+            objects[obj] = max(objects.get(obj, 0), size)
+        sized = tuple(objects[obj] for obj in sorted(objects))
+        assignment = Assignment(tuple(ids), sized, "by-size")
+        hulls = played.hulls(study.policies.align)
+        layouts.append(_of_assignment(mode, played, hulls, assignment))
+    return min(layouts, key=lambda layout: layout.total)
+
+
 def _objects(study: Study, mode: Mode, strategy: str, aliasing: Aliasing) -> Layout:
     share = study.options.share
     found: list[Layout] = []
-    if strategy in ("best", COUNTER):
-        found.append(_of_counter(study, mode, _count(study, aliasing, trace=False)))
-    if strategy != COUNTER and share != "nnvm":  # NNVM's window is a rule of the counter alone
+    if strategy in ("best", COUNTER, PATHS):
+        colour = _path_colours(study) if strategy == PATHS else None
+        counted = _count(study, aliasing, trace=False, colour=colour)
+        found.append(_of_counter(study, mode, counted))
+    if (
+        strategy not in (COUNTER, PATHS) and share != "nnvm"
+    ):  # NNVM's window is a rule of the counter alone
         played = study.play(aliasing)
         problem = played.hulls(study.policies.align)
         if strategy == "best" and share == "equal":
@@ -124,11 +159,18 @@ def _of_assignment(
     )  # fmt: skip
 
 
-def _count(study: Study, aliasing: Aliasing, *, trace: bool) -> CounterPlan:
+def _path_colours(study: Study) -> list[int]:
+    """Two colours, NNVM's choice: the longest path, and the branches beside it (R39, R49)."""
+    return path_colours(graph_needs(study.index), study.order, 2)
+
+
+def _count(
+    study: Study, aliasing: Aliasing, *, trace: bool, colour: list[int] | None = None
+) -> CounterPlan:
     schedule = make_schedule(study.index, study.order, study.policies)
     return count_references(
         study.index, schedule, study.policies, study.facts, share=study.options.share,
-        inplace=aliasing.inplace, views=aliasing.views, trace=trace,
+        inplace=aliasing.inplace, views=aliasing.views, trace=trace, colour=colour,
     )  # fmt: skip
 
 

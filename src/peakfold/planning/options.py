@@ -13,8 +13,9 @@ from peakfold.planning.plan import MODES, Mode
 from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
 
 COUNTER = "counter"
+PATHS = "path-coloring"
 ARENA_STRATEGIES: tuple[str, ...] = ("best", *STRATEGIES)
-SHARE_STRATEGIES: tuple[str, ...] = (*OBJECT_STRATEGIES, COUNTER)
+SHARE_STRATEGIES: tuple[str, ...] = (*OBJECT_STRATEGIES, COUNTER, PATHS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,9 @@ class PlanOptions:
         inplace, views, zero_copy: switch a kind of sharing off everywhere.
         fold: compute before the run what needs no input.
         fold_weights: also fold conversions that make a weight larger.
+        lanes: how many ops may run at once; 0 = free, the plan is safe in any run that the graph
+            allows.
+        added_edges: how many ordering edges a plan for several lanes may add to save memory.
         budget: bytes the arena may take; `None` = no budget.
         time_limit: seconds for the search that follows the greedy packers.
         seed: of randomised search.
@@ -48,6 +52,8 @@ class PlanOptions:
     zero_copy: bool = True
     fold: bool = True
     fold_weights: bool = False
+    lanes: int = 1
+    added_edges: int = 0
     budget: int | None = None
     time_limit: float = 5.0
     seed: int = 0
@@ -66,7 +72,14 @@ class PlanOptions:
             _require(self.strategy, SHARE_STRATEGIES, f"strategy of mode {self.mode}")
         elif self.strategy != "best":
             raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
-        if self.share != "any" and self.strategy not in ("best", COUNTER):
+        if self.lanes < 0 or self.added_edges < 0:
+            raise UsageError("lanes and added edges cannot be negative")
+        if self.lanes != 1 and (self.strategy not in ("best", PATHS) or self.share != "any"):
+            raise UsageError(
+                "a plan for several lanes has one strategy of its own",
+                hint="leave --strategy and --share out",
+            )
+        if self.share != "any" and self.strategy not in ("best", COUNTER, PATHS):
             raise UsageError(
                 f"strategy {self.strategy!r} knows no share policy {self.share!r}",
                 hint="leave --strategy out, or use --strategy counter",

@@ -136,7 +136,8 @@ class Plan(_Record, frozen=True, kw_only=True):
     mode: Mode
     strategy: str
     order: list[int]
-    lanes: int
+    lanes: int | Literal["free"]
+    """How many ops may run at once; ``free``: any run that the graph allows."""
     arena_bytes: int
     buffers: list[PlannedBuffer]
     external: list[ExternalBuffer]
@@ -151,6 +152,10 @@ class Plan(_Record, frozen=True, kw_only=True):
     """Tensors whose size no graph states; they are outside the arena."""
     bodies: list[BodyPlan] = []
     seed: int = 0
+    lane: list[int] = []
+    """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
+    added: list[tuple[int, int]] = []
+    """Edges ``(before, after)`` that the plan adds to the graph's and that a run must keep."""
 
 
 def encode_plan(plan: Plan) -> bytes:

@@ -31,6 +31,7 @@ from peakfold.planning.plan import (
 )
 from peakfold.planning.study import Study, prepare
 from peakfold.planning.summary import Summary
+from peakfold.planning.tradeoff import with_chosen_edges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +81,22 @@ def make_plan(
         (128, 64, True)
     """
     options = options or PlanOptions()
-    check_graph(graph)
-    study = prepare(graph, options, _plan_body)
+    study = study_graph(graph, options)
     layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
     plan = plan_layout(study, layouts[options.mode], bindings)
     trace = trace_rows(study, options.mode)[0] if options.trace else None
     return PlanResult(plan, _summarise(study, layouts, plan), study, layouts, trace)
+
+
+def study_graph(graph: Graph, options: PlanOptions) -> Study:
+    """Check a graph and make it ready for planning, lanes and added edges included.
+
+    Raises:
+        ModelError: the graph is not well formed, or a size is not known.
+    """
+    check_graph(graph)
+    study = prepare(graph, options, _plan_body)
+    return with_chosen_edges(study, options.added_edges)
 
 
 def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
@@ -128,7 +139,7 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         mode=layout.mode,
         strategy=layout.strategy,
         order=list(study.order),
-        lanes=1,
+        lanes=study.running.lanes or "free",
         arena_bytes=layout.total,
         buffers=[_buffer(study, layout, at) for at in range(len(layout.timeline.blocks))],
         external=[
@@ -153,6 +164,8 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         opaque=[names(t) for t in sorted(study.index.opaque)],
         bodies=list(study.bodies),
         seed=study.options.seed,
+        lane=list(study.running.lane),
+        added=list(study.running.added),
     )  # fmt: skip
 
 
@@ -209,7 +222,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         order_optimal=arena.total == study.any_order,
         workspace_known=study.workspace_known,
         order="file",
-        lanes=1,
+        lanes=study.running.lanes or "free",
         static_bytes=sum(static_bytes(study.graph).values()),
         input_bytes=sum(index.nbytes[t] for t in index.inputs if not index.static[t]),
         output_bytes=sum(index.nbytes[t] for t in dict.fromkeys(index.outputs)),

@@ -23,6 +23,7 @@ from typing import Literal
 
 from peakfold.analysis.facts import Facts
 from peakfold.analysis.index import Index
+from peakfold.analysis.parallel import Precedence
 from peakfold.analysis.schedule import Policies, Schedule
 from peakfold.interval import Interval, union
 from peakfold.ir import Op
@@ -103,8 +104,9 @@ class Storages:
 class _Builder:
     def __init__(
         self, index: Index, schedule: Schedule, policies: Policies, facts: Sequence[Facts],
-        aliasing: Aliasing,
+        aliasing: Aliasing, guard: Precedence | None,
     ) -> None:  # fmt: skip
+        self.guard = guard
         self.index = index
         self.schedule = schedule
         self.policies = policies
@@ -195,11 +197,13 @@ class _Builder:
     def _inplace_host(self, step: int, record: Op, tensor: int, facts: Facts) -> int | None:
         for position in facts.inplace:
             name = record.inputs[position] if position < len(record.inputs) else ""
-            if name and self._may_overwrite(step, record, tensor, self.index.id_of[name], facts):
+            if name and self._may_overwrite(step, tensor, self.index.id_of[name]):
                 return self.index.id_of[name]
         return None
 
-    def _may_overwrite(self, step: int, record: Op, tensor: int, host: int, facts: Facts) -> bool:
+    def _may_overwrite(self, step: int, tensor: int, host: int) -> bool:
+        op = self.schedule.order[step]
+        record, facts = self.index.graph.ops[op], self.facts[op]
         storage = self.result.of[host]
         if storage < 0 or self.result.external[storage]:
             return False
@@ -208,12 +212,22 @@ class _Builder:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
-        last_use = self.schedule.last_use
-        self.pending[storage] = [t for t in self.pending[storage] if last_use[t] >= step]
-        clash = self._overlapping(tensor, host, 0)
-        if any(last_use[other] > step for other in clash):
+        if self.guard is None:
+            last_use = self.schedule.last_use
+            self.pending[storage] = [t for t in self.pending[storage] if last_use[t] >= step]
+            clash = self._overlapping(tensor, host, 0)
+            over = all(last_use[other] <= step for other in clash)
+        else:
+            clash = self._overlapping(tensor, host, 0)
+            over = all(self._surely_over(other, op, self.guard) for other in clash)
+        return over and all(self._harmless(record, facts, host, other) for other in clash)
+
+    def _surely_over(self, tensor: int, op: int, guard: Precedence) -> bool:
+        """Whether in every run all that touches a value is done, but for `op` itself."""
+        if self.schedule.last_use[tensor] >= self.schedule.steps:
             return False
-        return all(self._harmless(record, facts, host, other) for other in clash)
+        touches = [*self.index.users_of(tensor), self.index.producer[tensor]]
+        return all(other in (op, -1) or guard.precedes(other, op) for other in touches)
 
     def _harmless(self, record: Op, facts: Facts, host: int, other: int) -> bool:
         """Whether a value in the bytes to be overwritten is read element by element only."""
@@ -262,6 +276,7 @@ def build_storages(
     policies: Policies,
     facts: Sequence[Facts],
     aliasing: Aliasing,
+    guard: Precedence | None = None,
 ) -> Storages:
     """Decide, step by step, which tensors share bytes.
 
@@ -271,8 +286,10 @@ def build_storages(
         policies: where inputs and outputs live.
         facts: per op, what the registry and the target allow.
         aliasing: which kinds of sharing are wanted.
+        guard: where ops run in lanes, the partial order that decides what is over; by default
+            the schedule does.
     """
-    return _Builder(index, schedule, policies, facts, aliasing).run()
+    return _Builder(index, schedule, policies, facts, aliasing, guard).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph, Op
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
+from peakfold.planning.parallel import Running, way_of_running, whole_blocks
 from peakfold.planning.plan import BodyPlan, Plan
 from peakfold.planning.storage import Aliasing
 from peakfold.target import Target, load_target
@@ -34,6 +35,8 @@ class Study:
     Attributes:
         graph: after the recipe.
         recipe: the steps that were applied, as the plan records them.
+        order: op ids in the order they run, or one of the orders that lanes allow.
+        running: lanes, and what they guarantee.
         facts: per op; the workspace of control flow is filled in from its bodies' plans.
         bodies: plans of all bodies.
         workspace_known: whether every op's scratch is known.
@@ -50,13 +53,16 @@ class Study:
     facts: tuple[Facts, ...]
     bodies: tuple[BodyPlan, ...]
     order: tuple[int, ...]
+    running: Running
     workspace_known: bool
     any_order: int
 
     def play(self, aliasing: Aliasing) -> Timeline:
         """The timeline of the study's order under some sharing."""
         decisions = Decisions(order=self.order, aliasing=aliasing)
-        return simulate(self.index, decisions, self.policies, self.facts)
+        guard = self.running.guard
+        played = simulate(self.index, decisions, self.policies, self.facts, guard)
+        return played if guard is None else whole_blocks(played)
 
     def step_name(self, step: int) -> str | None:
         """What runs at a step: an op, or the copying of outputs behind the last one."""
@@ -105,7 +111,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False,
+        fold=False, budget=None, trace=False, lanes=1, added_edges=0,
     )  # fmt: skip
     facts: list[Facts] = []
     bodies: list[BodyPlan] = []
@@ -116,10 +122,11 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
             bodies += [BodyPlan(op=at, region=n, plan=plan) for n, plan in enumerate(plans)]
             fact = replace(fact, workspace=body_workspace(op, plans, policies.align))
         facts.append(fact)
+    running = way_of_running(index, file_order(index), options.lanes)
     known = all(fact.workspace is not None for fact in facts)
     return Study(
         source, graph, recipe, target, options, policies, index, tuple(facts), tuple(bodies),
-        file_order(index), known and all(body.plan.workspace_known for body in bodies),
+        running.order, running, known and all(body.plan.workspace_known for body in bodies),
         any_order_bound(index, policies, facts),
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ class Summary:
     order_optimal: bool
     workspace_known: bool
     order: str
-    lanes: int
+    lanes: int | str
     static_bytes: int
     input_bytes: int
     output_bytes: int

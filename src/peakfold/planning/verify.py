@@ -23,6 +23,7 @@ from peakfold.packing.verify import violations
 from peakfold.planning.interpret import Interpreter
 from peakfold.planning.places import Places
 from peakfold.planning.plan import SCHEMA, Plan
+from peakfold.planning.verify_lanes import LanesJudge
 from peakfold.target import load_target
 from peakfold.transform import Fold
 from peakfold.units import round_up
@@ -214,6 +215,10 @@ def _workspace(case: Case) -> str | None:
     return None
 
 
+def _lanes(case: Case) -> str | None:
+    return LanesJudge(case.graph, case.plan).problem()
+
+
 def _bodies(case: Case) -> str | None:
     graph, plan = case.graph, case.plan
     for body in plan.bodies:
@@ -267,6 +272,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("packing", _packing),
     ("lifetimes", _lifetimes),
     ("values", _values),
+    ("lanes", _lanes),
     ("workspace", _workspace),
     ("bodies", _bodies),
     ("bounds", _bounds),
@@ -277,6 +283,7 @@ _PASSED = {
     "packing": "no two live buffers share an address (judge 1)",
     "lifetimes": "every use lies in its buffer's stated life",
     "values": "every step reads the values the graph means (judge 2)",
+    "lanes": "no allowed run loses a value",
     "workspace": "known scratch is reserved",
     "bodies": "plans of control-flow bodies pass the same judges",
     "bounds": "stated bounds and proofs agree with the plan",

@@ -9,13 +9,17 @@ from peakfold.ir import Role
 from peakfold.ops import KINDS, CountRule, lookup
 from peakfold.ops.rules import unknown
 from peakfold.planning import PlanResult
+from peakfold.planning.tradeoff import TradeOff
 from peakfold.reports.breakdown import Breakdown
 from peakfold.reports.payload import (
     CheckRecord,
     DynamicRecord,
+    EdgeRecord,
     Given,
     InspectDocument,
     KindRecord,
+    LanesDocument,
+    LanesRow,
     ModelRecord,
     OpRecord,
     OpsDocument,
@@ -139,6 +143,26 @@ def ops_document() -> OpsDocument:
 def _answers(rule: CountRule | None) -> bool:
     """Whether a row can tell a number, at least for some ops of its kind."""
     return rule is not None and rule is not unknown
+
+
+def lanes_document(model: str, rows: Iterable[TradeOff]) -> LanesDocument:
+    """The output of ``lanes --json``."""
+    return LanesDocument(
+        schema=schema_name("lanes"),
+        model=model,
+        rows=[
+            LanesRow(
+                lanes=row.lanes,
+                makespan=row.makespan,
+                speedup=row.speedup,
+                arena_bytes=row.arena_bytes,
+                lower_bound_bytes=row.lower_bound_bytes,
+                optimal=row.optimal,
+                edges=[EdgeRecord(before=before, after=after) for before, after in row.edges],
+            )
+            for row in rows
+        ],
+    )
 
 
 def targets_document() -> TargetsDocument:

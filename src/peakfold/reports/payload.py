@@ -223,9 +223,40 @@ class DemoDocument:
     written: list[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRecord:
+    """`after` waits for `before`, which the graph alone would not ask for."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesRow:
+    """One way of running; `makespan` counts bytes of results, until times are known."""
+
+    lanes: int | str
+    makespan: int
+    speedup: float
+    arena_bytes: int
+    lower_bound_bytes: int
+    optimal: bool
+    edges: list[EdgeRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesDocument:
+    """Output of ``lanes --json``."""
+
+    schema: str
+    model: str
+    rows: list[LanesRow]
+
+
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-)
+    | LanesDocument
+)  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
     "plan": Plan,
@@ -235,6 +266,7 @@ DOCUMENTS: dict[str, type] = {
     "ops": OpsDocument,
     "targets": TargetsDocument,
     "demo": DemoDocument,
+    "lanes": LanesDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 

@@ -14,8 +14,8 @@ from peakfold.reports import plan_parts as parts
 from peakfold.reports.breakdown import Breakdown, OpAccount
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
-from peakfold.reports.payload import OpsDocument, TargetsDocument, VerifyDocument
-from peakfold.reports.text import clean, counted, heading, plain_table, render, shorten
+from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument, VerifyDocument
+from peakfold.reports.text import clean, counted, heading, listed, plain_table, render, shorten
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.units import format_bytes
@@ -191,6 +191,29 @@ def ops_text(document: OpsDocument, *, width: int, color: bool) -> str:
     # A long kind breaks over two lines rather than lose a letter or push a column out.
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     return render([table, "", note], width=width, color=color)
+
+
+def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
+    """Memory against parallelism, and what each plan makes wait beyond the graph."""
+    rows = [
+        (
+            str(row.lanes), f"{row.speedup:.2f}x", format_bytes(row.arena_bytes),
+            "proven" if row.optimal else f"bound {format_bytes(row.lower_bound_bytes)}",
+            str(len(row.edges)),
+        )
+        for row in document.rows
+    ]  # fmt: skip
+    columns = [("lanes", "right"), ("at best", "right"), ("arena", "right"),
+               ("minimal", "left"), ("edges", "right")]  # fmt: skip
+    body: list[RenderableType] = [Text(document.model, "bold"), "", plain_table(columns, rows), ""]
+    for row in document.rows:
+        if row.edges:
+            waits = [f"{shorten(e.after, 30)} waits for {shorten(e.before, 30)}" for e in row.edges]
+            body.append(Text(f"lanes {row.lanes}, beyond the graph: {listed(waits)}"))
+    body.append(
+        Text("at best: run time against one lane, every op costing the bytes of its results.")
+    )
+    return render(body, width=width, color=color)
 
 
 def targets_text(document: TargetsDocument, *, width: int, color: bool) -> str:

@@ -1,0 +1,49 @@
+"""`peakfold lanes`: memory against parallelism, a row per number of lanes."""
+
+from __future__ import annotations
+
+import click
+
+from peakfold.cli import options as opt
+from peakfold.cli.output import color, emit, width, working
+
+
+@opt.verb("lanes", example="peakfold lanes model.onnx --most 4 --added-edges 2")
+@opt.model_argument
+@opt.binding_options
+@opt.target_option
+@click.option("--most", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N",
+              help="Try 1, 2, ... N lanes, then free.")  # fmt: skip
+@click.option("--added-edges", type=click.IntRange(min=0), default=0, show_default=True,
+              metavar="K", help="Also free with up to K edges that save memory.")  # fmt: skip
+@click.option("--align", type=click.IntRange(min=1), metavar="BYTES",
+              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.json_option
+@opt.quiet_option
+def command(
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], target: str, most: int,
+    added_edges: int, align: int | None, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Show what running branches of MODEL together costs in memory.
+
+    Each row is a plan that is safe when that many ops run at once; free is safe in any run
+    that the graph allows. Edges name what a plan makes wait beyond the graph.
+    """
+    from peakfold.frontends import Bindings, load
+    from peakfold.planning import PlanOptions
+    from peakfold.planning.planner import study_graph
+    from peakfold.planning.tradeoff import trade_offs
+    from peakfold.reports import terminal
+    from peakfold.reports.documents import lanes_document
+    from peakfold.reports.payload import to_json
+
+    with working("planning", quiet=quiet):
+        loaded = load(model, Bindings.parse(dims, shapes))
+        study = study_graph(loaded.graph, PlanOptions(target=target, align=align))
+        rows = trade_offs(study, [*range(1, most + 1), 0], added_edges)
+    document = lanes_document(loaded.graph.name, rows)
+    emit(
+        to_json(document) if as_json
+        else terminal.lanes_text(document, width=width(), color=color())
+    )  # fmt: skip
+    return 0

@@ -1,0 +1,119 @@
+"""Plans for several lanes: blocks that conflict by the partial order instead of by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from peakfold.analysis import Index, Schedule
+from peakfold.analysis.parallel import Edge, Precedence, Use, conflicts, graph_needs, lane_edges
+from peakfold.errors import UsageError
+from peakfold.packing import Packing
+from peakfold.packing.relation import assign_related, pack_related
+from peakfold.planning.decisions import Block, Timeline
+from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path
+from peakfold.planning.storage import Piece
+
+FREE_LANES = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """A way of running a graph: lanes and what they guarantee.
+
+    Attributes:
+        lanes: ops at once; 0 = free, any run that the graph allows.
+        lane: per op; empty for one lane or free.
+        order: op ids; one run that is allowed, and the order inside each lane.
+        guard: what precedes what in every allowed run; `None` for one lane.
+        makespan: estimated time in units of cost (bytes of results).
+        added: edges on top of the graph's and the lanes'.
+    """
+
+    lanes: int
+    lane: tuple[int, ...]
+    order: tuple[int, ...]
+    guard: Precedence | None
+    makespan: int
+    added: tuple[Edge, ...] = ()
+
+
+def way_of_running(index: Index, order: Sequence[int], lanes: int) -> Running:
+    """Lanes for a graph.
+
+    Args:
+        index: the graph.
+        order: the serial order; breaks ties.
+        lanes: 1, more, or 0 for free.
+    """
+    needs, cost = graph_needs(index), byte_costs(index)
+    if lanes == 1:
+        return Running(1, (), tuple(order), None, sum(cost))
+    if lanes == FREE_LANES:
+        guard = Precedence.of(needs, order)
+        return Running(0, (), tuple(order), guard, critical_path(needs, order, cost))
+    plan = assign_lanes(needs, order, cost, lanes)
+    for before, after in lane_edges(plan.order, plan.lane):
+        needs[after].add(before)
+    guard = Precedence.of(needs, plan.order)
+    return Running(lanes, plan.lane, plan.order, guard, plan.makespan)
+
+
+def with_added(index: Index, running: Running, edges: Sequence[Edge]) -> Running:
+    """The same way of running with further edges to keep."""
+    if running.guard is None or not edges:
+        return running
+    guard = running.guard.with_edges(edges)
+    cost = byte_costs(index)
+    span = max(running.makespan, critical_path(guard.needs, guard.order, cost))
+    return replace(running, guard=guard, makespan=span, added=(*running.added, *edges))
+
+
+def whole_blocks(played: Timeline) -> Timeline:
+    """The timeline with every block alive as a whole: strips have no meaning without steps."""
+
+    def whole(block: Block) -> Block:
+        start = min(piece.start for piece in block.pieces)
+        stop = max(piece.stop for piece in block.pieces)
+        return replace(block, pieces=(Piece(start, stop, 0, block.size),))
+
+    blocks = tuple(whole(block) if block.pieces else block for block in played.blocks)
+    return replace(played, blocks=blocks)
+
+
+def uses_of(index: Index, played: Timeline) -> list[Use]:
+    """When each block is in use, in terms of ops."""
+    schedule = played.schedule
+    return [_use(index, schedule, played, block) for block in played.blocks]
+
+
+def _use(index: Index, schedule: Schedule, played: Timeline, block: Block) -> Use:
+    if block.workspace >= 0:
+        return Use(block.workspace, (block.workspace,))
+    if block.copy >= 0:  # written behind the last op, so nothing that dies earlier matters
+        return Use(schedule.order[-1] if schedule.order else -1, (), kept=True)
+    members = played.storages.members[block.storage]
+    touches = {user for tensor in members for user in index.users_of(tensor)}
+    makers = [index.producer[tensor] for tensor in members]
+    touches.update(maker for maker in makers if maker >= 0)
+    first = -1 if -1 in makers else min(makers, key=lambda op: schedule.step[op])
+    kept = any(schedule.last_use[tensor] >= schedule.steps for tensor in members)
+    return Use(first, tuple(sorted(touches)), kept)
+
+
+def _conflicts(index: Index, played: Timeline, running: Running) -> list[Edge]:
+    if running.guard is None:
+        raise UsageError("one lane has no partial order to pack by")
+    return conflicts(running.guard, uses_of(index, played))
+
+
+def assign_lanes_objects(index: Index, played: Timeline, running: Running) -> list[int]:
+    """Shared objects for whole blocks under the partial order of a way of running."""
+    pairs = _conflicts(index, played, running)
+    return assign_related([block.size for block in played.blocks], pairs)
+
+
+def pack_lanes(index: Index, played: Timeline, running: Running, align: int) -> Packing:
+    """Pack whole blocks under the partial order of a way of running."""
+    pairs = _conflicts(index, played, running)
+    return pack_related([block.size for block in played.blocks], pairs, align=align)
