@@ -8,6 +8,7 @@ import numpy as np
 
 from peakfold.interval import Interval, union
 from peakfold.packing.problem import FREE, Int64, Problem
+from peakfold.packing.relation import heaviest_clique
 
 
 def load_profile(problem: Problem) -> tuple[Int64, Int64]:
@@ -30,12 +31,15 @@ def load_profile(problem: Problem) -> tuple[Int64, Int64]:
 def peak_load(problem: Problem) -> int:
     """The largest sum of live piece heights at any time, in bytes.
 
+    With an explicit conflict relation: of the heaviest set found that conflicts pairwise.
     A bound because pieces alive together cover disjoint addresses in ``[0, height)``.
 
     Example:
         >>> peak_load(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]))
         72
     """
+    if problem.conflicts is not None:
+        return heaviest_clique(problem)
     return int(load_profile(problem)[1].max(initial=0))
 
 
@@ -62,7 +66,7 @@ def lower_bound(problem: Problem) -> int:
 def _aligned_load(problem: Problem) -> int:
     """Load when every offset is a multiple of the common alignment (see `lower_bound`)."""
     alive = problem.alive
-    if not problem.plain or not alive.any():
+    if not problem.plain or problem.conflicts is not None or not alive.any():
         return 0
     step = int(np.gcd.reduce(problem.align[alive]))
     if step == 1:

@@ -44,11 +44,17 @@ def subproblem(problem: Problem, buffers: Int64) -> Problem:
     count = np.diff(problem.first)[buffers]
     first = np.concatenate([[0], np.cumsum(count)])
     pieces = np.repeat(problem.first[buffers] - first[:-1], count) + np.arange(int(first[-1]))
+    conflicts = problem.conflicts
+    if conflicts is not None:
+        number = np.full(problem.buffers, -1, dtype=np.int64)
+        number[buffers] = np.arange(len(buffers))
+        renamed = number[conflicts]
+        conflicts = renamed[(renamed >= 0).all(axis=1)]
     return Problem.of_pieces(
         size=problem.size[buffers], align=problem.align[buffers], fixed=problem.fixed[buffers],
         first=first, start=problem.start[pieces], stop=problem.stop[pieces],
         lower=problem.lower[pieces], upper=problem.upper[pieces],
-        names=tuple(problem.name(int(b)) for b in buffers),
+        names=tuple(problem.name(int(b)) for b in buffers), conflicts=conflicts,
     )  # fmt: skip
 
 
@@ -118,7 +124,7 @@ def _by_load(problem: Problem, capacity: int) -> Culprits | None:
     Alive together, they stack
     to their sum, so without pins and alignments any one fewer fits.
     """
-    if not problem.plain or not problem.alive.any():
+    if not problem.plain or problem.conflicts is not None or not problem.alive.any():
         return None
     found = sections(problem)
     load = section_loads(problem, found)

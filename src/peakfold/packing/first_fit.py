@@ -19,6 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from peakfold.packing.problem import FREE, Int64, Problem
+from peakfold.packing.relation import neighbours
 from peakfold.packing.sections import sections
 
 
@@ -99,6 +100,8 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
         >>> place(p, [0, 1, 2]).tolist()
         [0, 100, 0]
     """
+    if problem.conflicts is not None:
+        return _place_related(problem, order, best_gap)
     found = sections(problem)
     tree = AddressTree(found.count)
     first, last = found.first.tolist(), found.last.tolist()
@@ -120,6 +123,29 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
             offsets[b] = _choose(blocked, align[b], best_gap)
         for p in pieces:
             tree.insert(first[p], last[p], offsets[b] + lower[p], offsets[b] + upper[p])
+    return np.array(offsets, dtype=np.int64)
+
+
+def _place_related(problem: Problem, order: Iterable[int], best_gap: bool) -> Int64:
+    """`place` for an explicit conflict relation: looks at the conflicting buffers only."""
+    near = neighbours(problem)
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(problem.buffers)]
+    for p in np.flatnonzero(problem.pieces_alive):
+        spans[problem.owner[p]].append((int(problem.lower[p]), int(problem.upper[p])))
+    fixed, align = problem.fixed.tolist(), problem.align.tolist()
+    offsets = np.maximum(problem.fixed, 0).tolist()
+    placed = {b for b in range(problem.buffers) if fixed[b] != FREE}
+    for b in order:
+        if b in placed or not spans[b]:
+            continue
+        blocked = [
+            (offsets[c] + a - high, offsets[c] + z - low)
+            for c in near[b] & placed
+            for a, z in spans[c]
+            for low, high in spans[b]
+        ]
+        offsets[b] = _choose(blocked, align[b], best_gap)
+        placed.add(b)
     return np.array(offsets, dtype=np.int64)
 
 

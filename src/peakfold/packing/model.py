@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peakfold.packing.problem import FREE, Int64, Problem
+from peakfold.packing.relation import clique_cover
 from peakfold.packing.sections import sections
 
 MAX_BUFFERS = 6_000
@@ -119,7 +120,15 @@ def build(problem: Problem) -> Model | None:
 
 
 def _incidences(problem: Problem, buffer: Int64) -> tuple[Int64, Int64, int]:
-    """(owner, section) without duplicates, owners numbered by position in `buffer`."""
+    """(owner, section) without duplicates, owners numbered by position in `buffer`.
+
+    For an explicit conflict relation the "sections" are cliques that cover it.
+    """
+    if problem.conflicts is not None:
+        cliques = clique_cover(problem)
+        place = np.repeat(np.arange(len(cliques)), [len(clique) for clique in cliques])
+        inside = np.array([b for clique in cliques for b in clique], dtype=np.int64)
+        return np.searchsorted(buffer, inside), place, len(cliques)
     found = sections(problem)
     length = found.last - found.first
     number = np.full(problem.buffers, -1, dtype=np.int64)

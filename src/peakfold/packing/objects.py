@@ -10,7 +10,7 @@ GPU delegate. All are deterministic: ties go to the lower index.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -302,3 +302,32 @@ def objects_bound(problem: Problem) -> int:
     """
     records = _Records.of(problem)
     return sum(positional_maxima(records.start, records.stop, records.size))
+
+
+def assign_related(size: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Shared objects under a conflict relation: largest first, into the tightest free one.
+
+    Args:
+        size: (n,) bytes.
+        pairs: buffers that may be needed at once.
+
+    Returns:
+        (n,) object of each buffer; an object is as large as its largest tenant.
+
+    Example:
+        >>> assign_related([8, 4, 8], [(0, 1), (1, 2)])
+        [0, 1, 0]
+    """
+    near: list[list[int]] = [[] for _ in size]
+    for one, two in pairs:
+        near[one].append(two)
+        near[two].append(one)
+    ids = [-1] * len(size)
+    objects = 0
+    for buffer in sorted(range(len(size)), key=lambda b: (-size[b], b)):
+        taken = {ids[other] for other in near[buffer]}
+        # Objects are opened largest first, so the last one free is the tightest that fits.
+        free = next((obj for obj in reversed(range(objects)) if obj not in taken), objects)
+        ids[buffer] = free
+        objects += free == objects
+    return ids

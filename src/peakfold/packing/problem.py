@@ -42,6 +42,8 @@ class Problem:
         start, stop: (m,) half-open lifetime of each piece.
         lower, upper: (m,) half-open byte range of each piece, relative to its buffer.
         names: (n,) labels for messages and files; may be empty.
+        conflicts: (k, 2) pairs of buffers that must not share an address, in place of
+            overlapping lifetimes (parallel lanes), or None.
     """
 
     size: Int64
@@ -53,6 +55,7 @@ class Problem:
     lower: Int64
     upper: Int64
     names: tuple[str, ...] = field(default=())
+    conflicts: Int64 | None = field(default=None)
 
     @property
     def buffers(self) -> int:
@@ -109,6 +112,7 @@ class Problem:
         align: ArrayLike = 1,
         fixed: ArrayLike = FREE,
         names: tuple[str, ...] = (),
+        conflicts: ArrayLike | None = None,
     ) -> Problem:
         """Plain buffers from columns.
 
@@ -132,6 +136,7 @@ class Problem:
             align=align,
             fixed=fixed,
             names=names,
+            conflicts=conflicts,
         )
 
     @classmethod
@@ -147,6 +152,7 @@ class Problem:
         align: ArrayLike = 1,
         fixed: ArrayLike = FREE,
         names: tuple[str, ...] = (),
+        conflicts: ArrayLike | None = None,
     ) -> Problem:
         """Buffers of several pieces; `first` is the CSR index of pieces by buffer.
 
@@ -165,6 +171,9 @@ class Problem:
             lower=np.atleast_1d(np.asarray(lower, dtype=np.int64)),
             upper=np.atleast_1d(np.asarray(upper, dtype=np.int64)),
             names=names,
+            conflicts=(
+                None if conflicts is None else np.asarray(conflicts, dtype=np.int64).reshape(-1, 2)
+            ),
         )
         _check(problem)
         return problem
@@ -178,6 +187,9 @@ def _check(p: Problem) -> None:
         raise UsageError(f"{len(p.names)} names for {n} buffers")
     if n and (p.first[0] != 0 or p.first[-1] != m or (np.diff(p.first) < 0).any()):
         raise UsageError("the index of pieces by buffer is not increasing from 0 to their number")
+    pairs = p.conflicts
+    if pairs is not None and pairs.size and not (pairs.min() >= 0 and pairs.max() < n):
+        raise UsageError(f"a conflict names a buffer outside 0 to {n - 1}")
     rules = (
         (p.size < 0, "size is negative"),
         (p.align < 1, "alignment is below 1"),

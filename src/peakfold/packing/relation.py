@@ -1,139 +1,84 @@
-"""Packing under an explicit conflict relation: buffers of parallel lanes, where time is no line.
+"""An explicit conflict relation, where lifetimes on one axis of time say too little.
 
-A conflict is a pair of buffers that some run may need at once. There is no sweep over steps
-here; a buffer is placed in the lowest gap between its placed neighbours.
+With parallel lanes two buffers conflict if they *may* be alive together; that is a relation on
+buffers, given in `Problem.conflicts`. Everything else (greedy, bounds, exact search, judge)
+takes it in place of overlapping lifetimes. A set of buffers that conflict pairwise (a clique)
+plays the part of a section of time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 
-from peakfold.packing.problem import Packing
-from peakfold.units import round_up
+from peakfold.packing.problem import Int64, Problem
+
+SEEDS = 500
 
 
-def neighbours(buffers: int, pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Per buffer, the buffers it conflicts with, ascending.
-
-    Example:
-        >>> neighbours(3, [(0, 1), (1, 2)])
-        [[1], [0, 2], [1]]
-    """
-    near: list[list[int]] = [[] for _ in range(buffers)]
-    for one, two in pairs:
-        near[one].append(two)
-        near[two].append(one)
-    return [sorted(set(others)) for others in near]
-
-
-def pack_related(size: Sequence[int], pairs: Iterable[tuple[int, int]], *, align: int) -> Packing:
-    """Offsets such that no two conflicting buffers overlap; best of several orders.
-
-    Args:
-        size: (n,) bytes.
-        pairs: conflicts, each pair of buffer numbers in any order.
-        align: offsets are multiples of this.
-
-    Returns:
-        A packing whose lower bound is the heaviest clique of conflicts found: members of a
-        clique conflict pairwise, so they need different bytes all.
+def neighbours(problem: Problem) -> list[set[int]]:
+    """For each buffer, the living ones it conflicts with; itself living.
 
     Example:
-        >>> found = pack_related([8, 4, 8], [(0, 1), (1, 2)], align=1)
-        >>> found.offsets.tolist(), found.height, found.optimal
-        ([0, 8, 0], 12, True)
+        >>> p = Problem.of([0, 0, 0], [1, 1, 1], [4, 4, 4], conflicts=[(0, 2)])
+        >>> neighbours(p)
+        [{2}, set(), {0}]
     """
-    near = neighbours(len(size), pairs)
-    bound = clique_bound(size, near)
-    best: tuple[int, list[int], str] | None = None
-    for name, order in _orders(size, near):
-        offsets = _first_fit(size, near, order, align)
-        height = max((o + s for o, s in zip(offsets, size, strict=True)), default=0)
-        if best is None or height < best[0]:
-            best = (height, offsets, name)
-        if height <= bound:
-            break
-    height, offsets, name = best or (0, [], "by-size")
-    return Packing(np.array(offsets, dtype=np.int64), height, bound, height == bound, name)
+    found: list[set[int]] = [set() for _ in range(problem.buffers)]
+    alive = problem.alive
+    if problem.conflicts is not None:
+        for a, b in problem.conflicts.tolist():
+            if a != b and alive[a] and alive[b]:
+                found[a].add(b)
+                found[b].add(a)
+    return found
 
 
-def assign_related(size: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Shared objects under a conflict relation: largest first, into the best object that is free.
+def heaviest_clique(problem: Problem) -> int:
+    """Bytes of the heaviest clique found by greedy growth; any clique is a lower bound.
 
-    Args:
-        size: (n,) bytes.
-        pairs: conflicts.
-
-    Returns:
-        (n,) object of each buffer; an object is as large as its largest tenant.
-
-    Example:
-        >>> assign_related([8, 4, 8], [(0, 1), (1, 2)])
-        [0, 1, 0]
+    Buffers that conflict pairwise cover disjoint addresses. Each of up to 500 seeds (largest
+    first) is grown by its largest common neighbour. Finding the heaviest one is NP-hard in
+    general, so this may be below the best bound, never above the optimum.
     """
-    near = neighbours(len(size), pairs)
-    ids = [-1] * len(size)
-    objects = 0
-    for buffer in sorted(range(len(size)), key=lambda b: (-size[b], b)):
-        taken = {ids[other] for other in near[buffer]}
-        # Objects are opened largest first, so the last one free is the tightest that fits.
-        free = [obj for obj in range(objects) if obj not in taken]
-        ids[buffer] = free[-1] if free else objects
-        objects += not free
-    return ids
-
-
-def _orders(size: Sequence[int], near: list[list[int]]) -> list[tuple[str, list[int]]]:
-    n = range(len(size))
-    crowd = [size[b] + sum(size[other] for other in near[b]) for b in n]
-    return [
-        ("by-size", sorted(n, key=lambda b: (-size[b], b))),
-        ("by-crowd", sorted(n, key=lambda b: (-crowd[b], -size[b], b))),
-        ("by-degree", sorted(n, key=lambda b: (-len(near[b]), -size[b], b))),
-        ("in-order", list(n)),
-        ("by-need", sorted(n, key=lambda b: (-size[b] * (len(near[b]) + 1), b))),
-    ]
-
-
-def _first_fit(
-    size: Sequence[int], near: list[list[int]], order: Sequence[int], align: int
-) -> list[int]:
-    offsets = [-1] * len(size)
-    for buffer in order:
-        taken = sorted(
-            (offsets[o], offsets[o] + size[o]) for o in near[buffer] if offsets[o] >= 0 and size[o]
-        )
-        at = 0
-        for low, high in taken:
-            if low >= at + size[buffer]:
-                break
-            at = max(at, round_up(high, align))
-        offsets[buffer] = at
-    return offsets
-
-
-def clique_bound(size: Sequence[int], near: list[list[int]]) -> int:
-    """The heaviest clique that greedy growth finds, from every buffer as a start.
-
-    Example:
-        >>> clique_bound([3, 4, 5], [[1], [0, 2], [1]])
-        9
-    """
-    sets = [set(others) for others in near]
+    near, size = neighbours(problem), _covered(problem)
     best = 0
-    for start in range(len(size)):
-        weight, common = size[start], sets[start]
+    for seed in np.argsort(-size, kind="stable")[:SEEDS].tolist():
+        clique, common = int(size[seed]), near[seed]
         while common:
-            # The member that keeps the most weight in play; ties to the lower number.
-            pick = max(common, key=lambda b: (size[b], len(sets[b] & common), -b))
-            weight += size[pick]
-            common = common & sets[pick]
-        best = max(best, weight)
-        if len(size) > _GREEDY_STARTS and start >= _GREEDY_STARTS:
-            break
+            pick = max(common, key=lambda b: (size[b], -b))
+            clique += int(size[pick])
+            common = common & near[pick]
+        best = max(best, clique)
     return best
 
 
-_GREEDY_STARTS = 2000
+def clique_cover(problem: Problem) -> list[list[int]]:
+    """Cliques that together hold every conflicting pair, and every living buffer.
+
+    Greedy: the first pair not yet covered is grown by whatever covers most new pairs.
+    """
+    near = neighbours(problem)
+    todo = [{b for b in others if b > a} for a, others in enumerate(near)]
+    cliques: list[list[int]] = []
+    for a in range(problem.buffers):
+        while todo[a]:
+            b = min(todo[a])
+            clique, common = [a, b], near[a] & near[b]
+            while common:
+                pick = max(common, key=lambda c: (c in todo[a], c > a, -c))
+                clique.append(pick)
+                common = common & near[pick]
+            for x in clique:
+                todo[x] -= set(clique)
+            cliques.append(sorted(clique))
+    covered = {b for clique in cliques for b in clique}
+    alone = [[int(b)] for b in np.flatnonzero(problem.alive) if int(b) not in covered]
+    return cliques + alone
+
+
+def _covered(problem: Problem) -> Int64:
+    """(n,) bytes that each living buffer surely covers: its tallest piece."""
+    size = np.zeros(problem.buffers, dtype=np.int64)
+    alive = problem.pieces_alive
+    np.maximum.at(size, problem.owner[alive], (problem.upper - problem.lower)[alive])
+    return size

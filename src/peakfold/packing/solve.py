@@ -149,7 +149,8 @@ def pack(
 
 
 def _small(problem: Problem) -> bool:
-    return problem.buffers <= PLAIN_LIMIT or not problem.plain
+    related = problem.conflicts is not None
+    return problem.buffers <= PLAIN_LIMIT or not problem.plain or related
 
 
 def _result(state: _Search) -> Packing:
@@ -175,7 +176,8 @@ def _greedy(state: _Search) -> None:
 def _fast(state: _Search) -> None:
     """Compiled first fit in many orders; each trial gives up once above the best."""
     problem = state.problem
-    if not problem.plain or problem.buffers <= PLAIN_LIMIT // 4:
+    related = problem.conflicts is not None
+    if not problem.plain or related or problem.buffers <= PLAIN_LIMIT // 4:
         return
     from peakfold.packing.fast_fit import Fitter, orders
     from peakfold.packing.model import can_model

@@ -68,7 +68,10 @@ def violations(
         ([], 'overlap')
     """
     found, where = _single_rules(problem, offsets, capacity)
-    return found if where is None else found + list(_sweep(problem, where))
+    if where is None:
+        return found
+    related = problem.conflicts is not None
+    return found + list((_related if related else _sweep)(problem, where))
 
 
 def violations_naive(
@@ -84,6 +87,8 @@ def violations_naive(
     found, where = _single_rules(problem, offsets, capacity)
     if where is None:
         return found
+    if problem.conflicts is not None:
+        return found + list(_related(problem, where))
     owner = problem.owner
     low = problem.lower + np.asarray(where, dtype=np.int64)[owner]
     high = low + problem.upper - problem.lower
@@ -160,6 +165,20 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
             spans = [Interval(p[2], p[3]) for p in pieces if p[0] <= left and p[1] >= right]
             for span in union(spans):
                 yield _Rectangle(left, right, base + span.start, base + span.stop, b)
+
+
+def _related(problem: Problem, where: list[int]) -> Iterator[Violation]:
+    """Every pair of an explicit conflict relation, piece by piece; O(pairs)."""
+    spans: list[list[Interval]] = [[] for _ in where]
+    for p, b in enumerate(problem.owner.tolist()):
+        if problem.start[p] < problem.stop[p]:
+            span = Interval(int(problem.lower[p]), int(problem.upper[p]))
+            spans[b].append(span.shift(where[b]))
+    pairs = np.zeros((0, 2), dtype=np.int64) if problem.conflicts is None else problem.conflicts
+    unique = {(int(min(pair)), int(max(pair))) for pair in pairs.tolist()}
+    for a, b in sorted(unique):
+        if a != b and any(one.overlaps(other) for one in spans[a] for other in spans[b]):
+            yield _overlap(problem, where, a, b)
 
 
 def _sweep(problem: Problem, where: list[int]) -> Iterator[Violation]:

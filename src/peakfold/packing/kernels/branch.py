@@ -117,6 +117,31 @@ def lift(g, s, log, b, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def room_above(g, s, begin, stop, limit):  # type: ignore[no-untyped-def]
+    """Whether the buffers of a section that start at v or above fit between v and the capacity.
+
+    For every v that is the `low` of one of them; up to `limit` they fit, all rest included.
+    """
+    todo, size, count = s[TODO], g[SIZE], 0
+    for i in range(begin, stop):
+        c = s[i]
+        low = s[VARS + c]
+        if low > limit:
+            j = todo + count
+            while j > todo and s[VARS + s[j - 1]] < low:
+                s[j] = s[j - 1]
+                j -= 1
+            s[j] = c
+            count += 1
+    total = 0
+    for j in range(todo, todo + count):
+        total += g[size + s[j]]
+        if s[VARS + s[j]] + total > s[CAPACITY]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     """Does the rest of section t still fit, and (if `lifting`) who cannot be lowest in it?
 
@@ -142,6 +167,8 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
         return False
     if not lifting:
         return True
+    if not room_above(g, s, begin, stop, limit):
+        return False
     for i in range(begin, stop):
         d = s[i]
         if limit < s[VARS + d] < first_end and not lift(g, s, log, d, first_end):
