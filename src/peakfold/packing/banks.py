@@ -1,0 +1,153 @@
+"""Several banks of memory: fast and small first, the rest spilled at a price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from peakfold.errors import DoesNotFit, UsageError
+from peakfold.packing.explain import subproblem
+from peakfold.packing.greedy import lifetime
+from peakfold.packing.problem import Int64, Problem
+from peakfold.packing.sections import sections
+from peakfold.packing.solve import CapacityTooSmall, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """One memory.
+
+    Attributes:
+        name: for messages.
+        capacity: bytes; None = as much as needed.
+        cost: price of one unit of a buffer's traffic that is served from here.
+    """
+
+    name: str
+    capacity: int | None
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where every buffer lives.
+
+    Attributes:
+        bank: (n,) index of the bank.
+        offsets: (n,) byte offset inside that bank.
+        heights: bytes used of each bank.
+        cost: sum of traffic times the cost of its bank.
+    """
+
+    bank: Int64
+    offsets: Int64
+    heights: tuple[int, ...]
+    cost: float
+
+
+def pack_banks(
+    problem: Problem,
+    banks: Sequence[Bank],
+    *,
+    traffic: ArrayLike | None = None,
+    time_limit: float = 5.0,
+    seed: int = 0,
+) -> Placement:
+    """Spread buffers over banks so that the cost is small, then pack each bank.
+
+    Cheapest bank first. Buffers are admitted by traffic per byte and step, as long as the load
+    of every section stays within the capacity (the rule of a fractional knapsack); what the
+    packer cannot arrange is then given up again, least traffic first. A heuristic: it promises
+    legal placements, not the least cost.
+
+    Args:
+        problem: the buffers.
+        banks: at least one; the last ones take what is left.
+        traffic: (n,) bytes read and written of each buffer; its size if not given.
+        time_limit: seconds for the whole.
+        seed: of the randomised parts.
+
+    Raises:
+        UsageError: no bank, or `traffic` of another length.
+        DoesNotFit: the banks together are too small for this heuristic, or for a pin.
+
+    Example:
+        >>> p = Problem.of([0, 0, 0], [2, 2, 2], [16, 8, 64])
+        >>> banks = [Bank("sram", 24, 1.0), Bank("dram", None, 10.0)]
+        >>> found = pack_banks(p, banks, traffic=[100, 100, 10])
+        >>> found.bank.tolist(), found.heights, found.cost
+        ([0, 0, 1], (24, 64), 300.0)
+    """
+    if not banks:
+        raise UsageError("no bank is given")
+    moved = problem.size if traffic is None else np.asarray(traffic)
+    if np.shape(moved) != (problem.buffers,):
+        raise UsageError(f"traffic of {problem.buffers} buffers expected, got {np.shape(moved)}")
+    worth = moved / np.maximum(problem.size * np.maximum(lifetime(problem), 1), 1)
+    bank = np.full(problem.buffers, -1, dtype=np.int64)
+    offsets = np.zeros(problem.buffers, dtype=np.int64)
+    heights = [0] * len(banks)
+    share = time_limit / len(banks)
+    for number in sorted(range(len(banks)), key=lambda i: (banks[i].cost, i)):
+        left = np.flatnonzero(bank < 0)
+        inside, where = _fill(problem, left, worth, banks[number].capacity, share, seed)
+        bank[inside], offsets[inside] = number, where
+        part = subproblem(problem, inside)
+        heights[number] = part.height(where)
+    if (bank < 0).any():
+        first = int(np.argmax(bank < 0))
+        raise DoesNotFit(
+            f"{int((bank < 0).sum())} buffers find no room in any bank",
+            where=problem.name(first), hint="give the last bank no capacity",
+        )  # fmt: skip
+    cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
+    return Placement(bank, offsets, tuple(heights), cost)
+
+
+def _fill(
+    problem: Problem,
+    left: Int64,
+    worth: NDArray[np.float64],
+    capacity: int | None,
+    seconds: float,
+    seed: int,
+) -> tuple[Int64, Int64]:
+    """Buffers for one bank and their offsets in it."""
+    order = left[np.argsort(-worth[left], kind="stable")]
+    if capacity is None:
+        chosen = np.sort(order)
+        return chosen, pack(subproblem(problem, chosen), time_limit=seconds, seed=seed).offsets
+    admitted = _admit(problem, order, capacity)
+    tries = max(len(admitted), 1)
+    while True:
+        chosen = np.sort(np.array(admitted, dtype=np.int64))
+        part = subproblem(problem, chosen)
+        try:
+            found = pack(
+                part, capacity=capacity, minimize=False, time_limit=seconds / tries, seed=seed
+            )
+        except CapacityTooSmall:
+            found = None
+        if found is not None and found.height <= capacity:
+            return chosen, found.offsets
+        # Give up a twentieth of the least worthy ones at a time.
+        admitted = admitted[: len(admitted) - max(len(admitted) // 20, 1)]
+
+
+def _admit(problem: Problem, order: Int64, capacity: int) -> list[int]:
+    """In this order, whoever keeps the load of all its sections within the capacity."""
+    found = sections(problem)
+    load = np.zeros(found.count, dtype=np.int64)
+    admitted = []
+    for b in order.tolist():
+        pieces = range(int(problem.first[b]), int(problem.first[b + 1]))
+        spans = [(int(found.first[p]), int(found.last[p]),
+                  int(problem.upper[p] - problem.lower[p])) for p in pieces]  # fmt: skip
+        if all((load[a:z] + height <= capacity).all() for a, z, height in spans):
+            for a, z, height in spans:
+                load[a:z] += height
+            admitted.append(b)
+    return admitted
