@@ -49,7 +49,7 @@ CASES = [
     (2, "plan chain.pf -o missing/plan.json"),
     (2, "plan chain.pf -o chain.pf --force"),
     (2, "plan chain.pf --mode naive --strategy by-size"),
-    (2, "plan chain.pf --order best"),
+    (2, "plan chain.pf --order worst"),
     (2, "plan chain.pf --lanes none"),
     (2, "plan chain.pf --lanes 2 --strategy by-size"),
     (3, "plan chain.pf --budget 255"),

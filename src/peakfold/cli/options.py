@@ -17,6 +17,7 @@ from peakfold.errors import UsageError
 from peakfold.units import parse_size
 
 MODES = ("naive", "inplace", "share", "both", "arena")
+ORDERS = ("file", "best")
 SHARE = ("any", "equal", "nnvm")
 INPUTS = ("external", "pinned", "reusable")
 OUTPUTS = ("pinned", "external")

@@ -60,10 +60,10 @@ Strategies:
 @click.option("--no-zero-copy", is_flag=True, help="Never build a concatenation in its place.")
 @click.option(
     "--order",
-    type=click.Choice(["file"]),
+    type=click.Choice(opt.ORDERS),
     default="file",
     show_default=True,
-    help="Order of the ops.",
+    help="Order of the ops: the file's, or one searched for a lower peak.",
 )
 @click.option(
     "--lanes",
@@ -130,7 +130,6 @@ def command(  # one parameter a flag
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags as fields of `PlanOptions`: ``--no-x`` becomes ``x=False``."""
-    del flags["order"]  # the file's is the only one
     return {
         (name.removeprefix("no_")): (not value if name.startswith("no_") else value)
         for name, value in flags.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from peakfold.analysis import Policies
 from peakfold.errors import UsageError
@@ -12,6 +13,7 @@ from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
 from peakfold.planning.plan import MODES, Mode
 from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
 
+ORDERS = ("file", "best")
 COUNTER = "counter"
 PATHS = "path-coloring"
 ARENA_STRATEGIES: tuple[str, ...] = ("best", *STRATEGIES)
@@ -31,6 +33,7 @@ class PlanOptions:
         inplace, views, zero_copy: switch a kind of sharing off everywhere.
         fold: compute before the run what needs no input.
         fold_weights: also fold conversions that make a weight larger.
+        order: ``file`` keeps the file's order of ops; ``best`` searches for a lower peak.
         lanes: how many ops may run at once; 0 = free, the plan is safe in any run that the graph
             allows.
         added_edges: how many ordering edges a plan for several lanes may add to save memory.
@@ -52,6 +55,7 @@ class PlanOptions:
     zero_copy: bool = True
     fold: bool = True
     fold_weights: bool = False
+    order: Literal["file", "best"] = "file"
     lanes: int = 1
     added_edges: int = 0
     budget: int | None = None
@@ -72,6 +76,9 @@ class PlanOptions:
             _require(self.strategy, SHARE_STRATEGIES, f"strategy of mode {self.mode}")
         elif self.strategy != "best":
             raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
+        _require(self.order, ORDERS, "order")
+        if self.order == "best" and self.lanes != 1:
+            raise UsageError("lanes have an order of their own", hint="leave --order out")
         if self.lanes < 0 or self.added_edges < 0:
             raise UsageError("lanes and added edges cannot be negative")
         if self.lanes != 1 and (self.strategy not in ("best", PATHS) or self.share != "any"):

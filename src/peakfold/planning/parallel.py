@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from peakfold.analysis import Index, Schedule
 from peakfold.analysis.parallel import Edge, Precedence, Use, conflicts, graph_needs, lane_edges
 from peakfold.errors import UsageError
-from peakfold.packing import Packing
-from peakfold.packing.relation import assign_related, pack_related
+from peakfold.packing import Packing, Problem, pack
+from peakfold.packing.objects import assign_related
 from peakfold.planning.decisions import Block, Timeline
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path
 from peakfold.planning.storage import Piece
@@ -113,7 +113,13 @@ def assign_lanes_objects(index: Index, played: Timeline, running: Running) -> li
     return assign_related([block.size for block in played.blocks], pairs)
 
 
-def pack_lanes(index: Index, played: Timeline, running: Running, align: int) -> Packing:
+def pack_lanes(
+    index: Index, played: Timeline, running: Running, align: int, time_limit: float = 5.0
+) -> Packing:
     """Pack whole blocks under the partial order of a way of running."""
-    pairs = _conflicts(index, played, running)
-    return pack_related([block.size for block in played.blocks], pairs, align=align)
+    size = [block.size for block in played.blocks]
+    problem = Problem.of(
+        [0] * len(size), [1] * len(size), size, align=align,
+        conflicts=_conflicts(index, played, running),
+    )  # fmt: skip
+    return pack(problem, time_limit=time_limit)

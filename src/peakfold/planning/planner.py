@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import metadata
 
-from peakfold.analysis import static_bytes, unsupported
+from peakfold.analysis import file_order, static_bytes, unsupported
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, check_graph
 from peakfold.packing.objects import objects_bound
 from peakfold.planning.counter import CounterPlan
 from peakfold.planning.decisions import Block
+from peakfold.planning.joint import with_best_order
 from peakfold.planning.layouts import Layout, make_layout, trace_rows
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.plan import (
@@ -89,13 +90,15 @@ def make_plan(
 
 
 def study_graph(graph: Graph, options: PlanOptions) -> Study:
-    """Check a graph and make it ready for planning, lanes and added edges included.
+    """Check a graph and make it ready for planning: order, lanes and added edges included.
 
     Raises:
         ModelError: the graph is not well formed, or a size is not known.
     """
     check_graph(graph)
     study = prepare(graph, options, _plan_body)
+    if options.order == "best":
+        study = with_best_order(study)
     return with_chosen_edges(study, options.added_edges)
 
 
@@ -221,7 +224,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         optimal=arena.optimal,
         order_optimal=arena.total == study.any_order,
         workspace_known=study.workspace_known,
-        order="file",
+        order="file" if study.order == file_order(study.index) else "best",
         lanes=study.running.lanes or "free",
         static_bytes=sum(static_bytes(study.graph).values()),
         input_bytes=sum(index.nbytes[t] for t in index.inputs if not index.static[t]),

@@ -40,7 +40,7 @@ class Study:
         facts: per op; the workspace of control flow is filled in from its bodies' plans.
         bodies: plans of all bodies.
         workspace_known: whether every op's scratch is known.
-        any_order: lower bound for every order.
+        any_order: lower bound for every order, under the sharing that the options allow.
     """
 
     source: Graph
@@ -111,7 +111,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False, lanes=1, added_edges=0,
+        fold=False, budget=None, trace=False, lanes=1, added_edges=0, order="file",
     )  # fmt: skip
     facts: list[Facts] = []
     bodies: list[BodyPlan] = []
