@@ -189,20 +189,24 @@ def swiftnet() -> Graph:
 
 
 def random_dag(seed: int, ops: int, near: int = 8) -> Graph:
-    """One piece of `ops` ops: each reads one to three of the last `near` values or any."""
+    """One piece of `ops` ops, each reading one to three of the last `near` values, rarely any.
+
+    Values left unread are read before more than `near` of them pile up, so that the last op
+    does not decide the peak.
+    """
     rng = random.Random(seed)
     net = Net(f"random-{ops}-{seed}", 8, 16)
     values = ["x"]
-    unread: dict[str, None] = {}
+    unread: list[str] = []
     while len(values) < ops:
         count = rng.choice((1, 1, 1, 2, 2, 3))
         recent = values[-near:]
-        sources = {rng.choice(recent if rng.random() < 0.9 else values) for _ in range(count)}
-        for source in sorted(sources):
-            unread.pop(source, None)
-        made = net.op("opaque", tuple(sorted(sources)), rng.randint(1, 32), 16)
-        values.append(made)
-        unread[made] = None
+        sources = {rng.choice(recent if rng.random() < 0.95 else values) for _ in range(count)}
+        if len(unread) > near:
+            sources.update(unread[:2])
+        ordered = tuple(sorted(sources))
+        values.append(net.op("opaque", ordered, rng.randint(1, 32), 16))
+        unread = [u for u in unread if u not in sources] + [values[-1]]
     return net.graph(net.op("opaque", tuple(unread), 8, 16))
 
 

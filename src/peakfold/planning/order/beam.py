@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.fragment import Fragment, bits
-from peakfold.planning.order.ideals import State, settle
+from peakfold.planning.order.ideals import State, run_all, settle
+from peakfold.planning.order.runs import closed_runs
 
+Runs = tuple[tuple[int, ...], ...]
 WIDTHS = (16, 64, 256, 1024)
 
 
@@ -28,6 +30,7 @@ def search_beam(
     Returns:
         Numbers of the fragment's ops in the order they run, or `None`.
     """
+    runs = closed_runs(fragment)
     first, moves = settle(
         fragment, State(0, fragment.ready_at_first(), fragment.start, floor), effort
     )
@@ -41,7 +44,7 @@ def search_beam(
         for state in kept:
             if not effort.spend(state.ready.bit_count()):
                 return None
-            for after, ran in _children(fragment, state, ceiling, effort):
+            for after, ran in _children(fragment, runs, state, ceiling, effort):
                 level = levels[after.done.bit_count()]
                 known = level.get(after.done)
                 if known is None or after.peak < known.peak:
@@ -51,20 +54,14 @@ def search_beam(
 
 
 def _children(
-    fragment: Fragment, state: State, ceiling: int, effort: Effort
+    fragment: Fragment, runs: Runs, state: State, ceiling: int, effort: Effort
 ) -> list[tuple[State, tuple[int, ...]]]:
     found: list[tuple[State, tuple[int, ...]]] = []
     for op in bits(state.ready):
-        cost, live = fragment.step(state.done, state.live, op)
-        if cost >= ceiling:
-            continue
-        done = state.done | 1 << op
-        ready = state.ready & ~(1 << op)
-        for after in fragment.succs[op]:
-            if not fragment.need[after] & ~done:
-                ready |= 1 << after
-        settled, moves = settle(fragment, State(done, ready, live, max(state.peak, cost)), effort)
-        found.append((settled, (op, *moves)))
+        after = run_all(fragment, state, runs[op])
+        if after.peak < ceiling:
+            settled, moves = settle(fragment, after, effort)
+            found.append((settled, runs[op] + moves))
     return found
 
 

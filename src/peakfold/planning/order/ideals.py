@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.fragment import Fragment, bits
+from peakfold.planning.order.runs import closed_runs
 
 # Longest forced run that is looked for at once; longer ones are found in parts.
 _RUN = 24
@@ -83,6 +84,7 @@ def search_ideals(fragment: Fragment, floor: int, ceiling: int, effort: Effort) 
 class _Search:
     def __init__(self, fragment: Fragment, floor: int, ceiling: int, effort: Effort) -> None:
         self.fragment = fragment
+        self.runs = closed_runs(fragment)
         self.ceiling = ceiling
         self.effort = effort
         self.root = State(0, fragment.ready_at_first(), fragment.start, floor)
@@ -101,21 +103,13 @@ class _Search:
             if state.done == full:
                 return Found(self._path(full), peak, peak)
             for op in bits(state.ready):
-                cost, live = self.fragment.step(state.done, state.live, op)
-                if cost < self.ceiling:
-                    self._offer(self._after(state, op, cost, live), state.done, (op,))
+                after = run_all(self.fragment, state, self.runs[op])
+                if after.peak < self.ceiling:
+                    self._offer(after, state.done, self.runs[op])
             if not self.effort.spend(state.ready.bit_count()):
                 bound = min((entry[0] for entry in self.heap), default=self.ceiling)
                 return Found(None, self.ceiling, min(bound, self.ceiling))
         return Found(None, self.ceiling, self.ceiling)
-
-    def _after(self, state: State, op: int, cost: int, live: int) -> State:
-        done = state.done | 1 << op
-        ready = state.ready & ~(1 << op)
-        for after in self.fragment.succs[op]:
-            if not self.fragment.need[after] & ~done:
-                ready |= 1 << after
-        return State(done, ready, live, max(state.peak, cost))
 
     def _offer(self, state: State, before: int, ran: tuple[int, ...]) -> None:
         """Settle a new state and queue it unless its set was reached as cheaply before."""
@@ -140,6 +134,26 @@ class _Search:
             done, ran = self.came[done]
             runs.append(ran)
         return tuple(op for ran in reversed(runs) for op in ran)
+
+
+def run_all(fragment: Fragment, state: State, ops: tuple[int, ...]) -> State:
+    """The state behind some ops, each of which is ready when its turn comes.
+
+    Args:
+        fragment: the ops.
+        state: where they start.
+        ops: what runs.
+    """
+    done, ready, live, peak = state
+    for op in ops:
+        cost, live = fragment.step(done, live, op)
+        peak = max(peak, cost)
+        done |= 1 << op
+        ready &= ~(1 << op)
+        for after in fragment.succs[op]:
+            if not fragment.need[after] & ~done:
+                ready |= 1 << after
+    return State(done, ready, live, peak)
 
 
 def settle(fragment: Fragment, state: State, effort: Effort) -> tuple[State, tuple[int, ...]]:

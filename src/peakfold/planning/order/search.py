@@ -177,7 +177,8 @@ class _Search:
     def run(self) -> None:
         """Work on the worst piece that is not proven, with ever stronger means."""
         whole = self.effort.left
-        self._each(self._bound_piece)
+        for piece in self._open():
+            self._bound_piece(piece)
         self._each(partial(self._exact, steps=int(whole * _FIRST)))
         for width in WIDTHS:
             self._each(partial(self._beam, width=width, steps=int(whole * _BEAM)))
