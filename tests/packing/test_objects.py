@@ -90,6 +90,16 @@ def test_unknown_strategy_is_named() -> None:
         assign_objects(problem(P1), "magic")
 
 
+@pytest.mark.req("R28")
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), max_size=30))
+def test_colouring_the_interference_graph_needs_as_few_objects_as_live_at_once(
+    spans: list[tuple[int, int]],
+) -> None:
+    records = [(start, start + length, 1) for start, length in spans]
+    alive = [sum(a <= t <= b for a, b, _ in records) for t in range(30)]
+    assert assign_objects(problem(records), "coloring").total == max(alive)
+
+
 RECORDS = st.lists(
     st.tuples(st.integers(0, 6), st.integers(0, 4), st.integers(0, 9)).map(
         lambda t: (t[0], t[0] + t[1], t[2])

@@ -27,7 +27,7 @@ ARENA_STRATEGIES = (
 )  # fmt: skip
 SHARE_STRATEGIES = (
     "best", "naive", "equality", "in-order", "by-breadth", "by-size", "improved",
-    "min-cost-flow", "counter", "path-coloring",
+    "min-cost-flow", "counter", "coloring", "path-coloring",
 )  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
