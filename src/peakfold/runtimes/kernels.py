@@ -118,14 +118,38 @@ class Window:
     def taps(self, padded: Array) -> Iterator[Array]:
         """What all outputs read at each tap, as views of shape (n, channels, *out)."""
         for tap in product(*map(range, self.kernel)):
-            yield padded[(..., *self.slices(tap))]
+            yield padded[self.touched(tap)]
 
-    def slices(self, tap: Sequence[int]) -> tuple[slice, ...]:
-        """Where the outputs' windows touch the padded input at one tap."""
-        return tuple(
-            slice(t * d, t * d + (o - 1) * s + 1, s)
-            for t, d, o, s in zip(tap, self.dilations, self.out, self.strides, strict=True)
+    def touched(self, tap: Sequence[int]) -> Any:  # noqa: ANN401
+        """An index of what the outputs' windows touch of the padded input at one tap."""
+        return (
+            ...,
+            *(
+                slice(t * d, t * d + (o - 1) * s + 1, s)
+                for t, d, o, s in zip(tap, self.dilations, self.out, self.strides, strict=True)
+            ),
         )
+
+
+def plain_kernel(kind: str, attrs: Mapping[str, Any], opset: int, floating: bool) -> Kernel | None:
+    """The kernel of our own for a node with one result, or `None` where there is none.
+
+    Args:
+        kind: the op kind.
+        attrs: attributes of the ONNX node.
+        opset: version of the standard operators.
+        floating: whether the first operand is float32 or float64.
+    """
+    if kind == "zip_map":
+        return Kernel(kind, zip_map(attrs))
+    makers: dict[str, Callable[[Mapping[str, Any]], Run | None]] = {
+        "conv": conv, "conv_transpose": conv_transpose, "max_pool": max_pool,
+        "average_pool": average_pool, "lrn": lrn, "resize": nearest,
+    }  # fmt: skip
+    if opset < 13:
+        makers["softmax"] = flat_softmax
+    run = makers[kind](attrs) if floating and kind in makers else None
+    return None if run is None else Kernel(kind, run)
 
 
 def conv(attrs: Mapping[str, Any]) -> Run:
@@ -185,8 +209,8 @@ def conv_transpose(attrs: Mapping[str, Any]) -> Run | None:
             tuple(kernel), tuple(strides), tuple(dilations), (0,) * axes, (0,) * axes, x.shape[2:]
         )
         for at, tap in enumerate(product(*map(range, kernel))):
-            out[(..., *window.slices(tap))] += columns[:, :, at]
-        crop = [slice(pads[at], size - pads[at + axes]) for at, size in enumerate(full)]
+            out[window.touched(tap)] += columns[:, :, at]
+        crop: Any = [slice(pads[at], size - pads[at + axes]) for at, size in enumerate(full)]
         out = np.ascontiguousarray(out[(..., *crop)])
         if bias is not None:
             out += bias.reshape(-1, *(1,) * axes)
@@ -236,7 +260,8 @@ def _counted(window: Window, axis: int, size: int, whole: bool) -> Array:
     high = window.before[axis] + size + (window.after[axis] if whole else 0)
     first = np.arange(window.out[axis])[:, None] * window.strides[axis]
     at = first + np.arange(window.kernel[axis]) * window.dilations[axis]
-    return np.count_nonzero((at >= low) & (at < high), axis=1)
+    count: Array = np.count_nonzero((at >= low) & (at < high), axis=1)
+    return count
 
 
 def lrn(attrs: Mapping[str, Any]) -> Run:
@@ -284,5 +309,31 @@ def nearest(attrs: Mapping[str, Any]) -> Run | None:
                 at = np.floor(np.arange(length) / factor).astype(np.int64)
                 out = np.take(out, np.minimum(at, x.shape[axis] - 1), axis)
         return (np.array(out),)
+
+    return run
+
+
+def flat_softmax(attrs: Mapping[str, Any]) -> Run:
+    """Softmax before opset 13: over all axes from `axis` (1 by default) on, taken as one."""
+
+    def run(args: Args) -> tuple[Array, ...]:
+        x = args[0]
+        axis = attrs.get("axis", 1) % max(x.ndim, 1)
+        rows = x.reshape(int(np.prod(x.shape[:axis])), -1)
+        powers = np.exp(rows - rows.max(axis=1, keepdims=True))
+        powers /= powers.sum(axis=1, keepdims=True)
+        return (powers.reshape(x.shape),)
+
+    return run
+
+
+def zip_map(attrs: Mapping[str, Any]) -> Run:
+    """One mapping from class labels to probabilities a row; its result is no tensor."""
+    names = attrs.get("classlabels_int64s") or [
+        label.decode() for label in attrs.get("classlabels_strings", ())
+    ]
+
+    def run(args: Args) -> tuple[Any, ...]:
+        return ([dict(zip(names, row, strict=True)) for row in args[0].tolist()],)
 
     return run

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,12 @@ from peakfold.ir import Op
 from peakfold.ops.spec import concrete
 from peakfold.planning.places import Location
 from peakfold.planning.plan import Plan, PlannedAlias, PlannedBuffer
-from peakfold.runtimes.kernels import Args, Kernel
+from peakfold.runtimes.kernels import Args
 from peakfold.runtimes.reference.inplace import first_half, overwrite
 from peakfold.runtimes.reference.memory import POISON, Memory, digest
+from peakfold.runtimes.reference.ordinary import read_only
 from peakfold.runtimes.reference.program import Program, Value, slots
 from peakfold.target import load_target
-
-Shape = tuple[int, ...]
 
 
 class ArenaRun:
@@ -30,23 +31,38 @@ class ArenaRun:
 
     Attributes:
         made: fingerprint of every result as it was written.
-        temporary_bytes: the most that one step held outside the memory of the plan: results
-            that kernels return before they are copied into place.
+        temporary_bytes: the most that one step allocated outside the plan's memory: results
+            before they are copied into place, and kernels' own scratch. Measured only where
+            `measure` is set, since memory is traced for the whole process.
+        broken: guarded tensors of bodies that were written.
     """
 
-    def __init__(self, program: Program, plan: Plan, memory: Memory, shapes: dict[str, Shape]):
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        memory: Memory,
+        feeds: Mapping[str, Value] | None = None,
+        *,
+        measure: bool = False,
+    ) -> None:
         self.program = program
         self.graph = program.graph
         self.plan = plan
         self.memory = memory
-        self.shapes = shapes
+        self.feeds = program.feeds if feeds is None else feeds
+        self.measure = measure
+        self.shapes: dict[str, tuple[int, ...]] = {}
         self.objects: dict[str, Value] = {}
         self.made: dict[str, bytes] = {}
         self.temporary_bytes = 0
+        self.broken: list[str] = []
         self.aliases: dict[str, list[PlannedAlias]] = {}
         for alias in plan.aliases:
             self.aliases.setdefault(alias.output, []).append(alias)
-        self.whole_kernels = frozenset(load_target(plan.target).inplace_also)
+        self.bodies = {(body.op, body.region): body.plan for body in plan.bodies}
+        # Kernels that a target says work in place though they are not element-wise.
+        self._whole = frozenset(load_target(plan.target).inplace_also)
         self._ends: dict[int, list[PlannedBuffer]] = {}
         for buffer in plan.buffers:
             for step in {piece.stop for piece in buffer.live}:
@@ -55,46 +71,43 @@ class ArenaRun:
         self._put_inputs()
 
     def _put_inputs(self) -> None:
-        """Inputs and placed parameters go where the plan says, and are fingerprinted."""
-        given = {**self.program.statics, **self.program.feeds}
+        """Inputs and parameters go where the plan says; what must survive is fingerprinted."""
         kept = self.plan.policies.inputs != "reusable"
-        for name, value in given.items():
+        for name, value in {**self.program.statics, **self.feeds}.items():
+            static = self.graph[name].role.static
             where = self.memory.places.of.get(name)
-            if where is None:
-                if name in self.graph.by_name and not is_opaque(self.graph[name]):
-                    if not self.graph[name].role.static:
-                        raise InvalidPlan(f"input {name!r} has no place")
-                    value.flags.writeable = False
-                self.objects[name] = value
-            else:
+            if where is not None:
                 self._view(name, where)[...] = value
-            if kept or self.graph[name].role.static:
+            elif static or is_opaque(self.graph[name]):
+                self.objects[name] = read_only(value)
+            else:
+                raise InvalidPlan(f"input {name!r} has no place")
+            if kept or static:
                 self._guarded[name] = digest(self.value(name))
 
     def guards_broken(self) -> list[str]:
         """Inputs and parameters that are no longer what they were."""
-        return [n for n, before in self._guarded.items() if digest(self.value(n)) != before]
+        changed = [n for n, before in self._guarded.items() if digest(self.value(n)) != before]
+        return changed + self.broken
 
     def _view(self, name: str, where: Location) -> Value:
         return self.program.view(name, self.memory.bytes_of(where), self.shapes.get(name))
 
     def value(self, name: str) -> Value:
-        """A tensor's value: a view of its place, or the object for what lies outside."""
+        """A tensor's value: a view of its place, or the object for what lies outside.
+
+        Raises:
+            InvalidPlan: it has no place and has not been made.
+        """
         where = self.memory.places.of.get(name)
         if where is not None:
             return self._view(name, where)
         if name not in self.objects:
-            raise InvalidPlan(f"{name!r} is read before it is made, and has no place")
+            raise InvalidPlan(f"{name!r} is read, but has no place and was not made")
         return self.objects[name]
 
     def run_order(self) -> Iterator[int]:
-        """The plan's own order; after each step what died in it is poisoned.
-
-        Raises:
-            InvalidPlan: the order is no permutation of the graph's ops.
-        """
-        if sorted(self.plan.order) != list(range(len(self.graph.ops))):
-            raise InvalidPlan(f"the order is no permutation of the {len(self.graph.ops)} ops")
+        """The plan's own order; after each step what died in it is poisoned."""
         end = max(self._ends, default=0)
         for number, at in enumerate(self.plan.order):
             yield at
@@ -109,7 +122,10 @@ class ArenaRun:
             for piece in buffer.live:
                 if piece.stop != step:
                     continue
-                dead = np.ones(piece.upper - piece.lower, np.bool_) if alive else slice(None)
+                if not alive:
+                    memory[piece.lower : piece.upper] = POISON
+                    continue
+                dead = np.ones(piece.upper - piece.lower, np.bool_)
                 for other in alive:
                     low, high = (max(0, at - piece.lower) for at in (other.lower, other.upper))
                     dead[low:high] = False
@@ -118,26 +134,32 @@ class ArenaRun:
     def step(self, at: int) -> None:
         """Run one op: poison what it does not keep, compute, write into place."""
         op = self.graph.ops[at]
-        args = [self._operand(name) for name in slots(op)]
+        args = [read_only(self.value(name)) if name else None for name in slots(op)]
         scratch = self.memory.places.scratch.get(at)
         if scratch is not None:
             self.memory.bytes_of(scratch)[:] = POISON
         written = [name for name in op.results if self._is_written(name)]
         for name in written:
             self._poison(name)
-        if written:
-            self._compute(op, self.program.kernels[at], args, written)
+        with self._measured():
+            if written:
+                self._compute(at, op, args, written)
+            elif any(map(self._shapeless, op.results)):
+                self._store(op, self._results(at, op, args), ())  # only for the shapes
         for name in op.results:
             self.made[name] = digest(self.value(name))
 
-    def _operand(self, name: str) -> Value:
-        if not name:
-            return None
-        value = self.value(name)
-        if isinstance(value, np.ndarray):
-            value = value.view()
-            value.flags.writeable = False
-        return value
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        if not self.measure or tracemalloc.is_tracing():
+            yield
+            return
+        tracemalloc.start()
+        try:
+            yield
+        finally:
+            self.temporary_bytes = max(self.temporary_bytes, tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
 
     def _is_written(self, name: str) -> bool:
         """Whether a kernel writes the result; views and joined parts lie in place already."""
@@ -149,6 +171,7 @@ class ArenaRun:
         return self.memory.places.of.get(lent[0]) if lent else None
 
     def _poison(self, name: str) -> None:
+        """Destroy what a result does not keep of the bytes it is written to."""
         where = self.memory.places.of.get(name)
         if where is None:
             return
@@ -159,24 +182,34 @@ class ArenaRun:
         memory[: max(0, lent.address - where.address)] = POISON
         memory[lent.address + lent.nbytes - where.address :] = POISON
 
-    def _compute(self, op: Op, kernel: Kernel, args: Args, written: list[str]) -> None:
-        name = op.outputs[0]
+    def _compute(self, at: int, op: Op, args: Args, written: list[str]) -> None:
+        name, kernel = op.outputs[0], self.program.kernels[at]
         where = self.memory.places.of.get(name) if name in written else None
-        if where is not None and (name in self.shapes or not self._shapeless(name)):
+        if kernel is not None and where is not None and not self._shapeless(name):
             over = self._under(op, where)
             strange = [there for other, there in over if not self._same(name, where, other, there)]
             out = self._view(name, where)
             if kernel.into is not None and not strange:
                 kernel.into(args, out)
                 return
-            if over and self._lender(name) and op.kind not in self.whole_kernels:
+            if over and self._lender(name) is not None and op.kind not in self._whole:
                 rest = overwrite(kernel, args, out, first_half(where, out.itemsize, strange))
-                self._store(op, (out, *rest), written, first=1)
+                self._store(op, (None, *rest), written[1:])
                 return
-        self._store(op, kernel.run(args), written)
+        self._store(op, self._results(at, op, args), written)
+
+    def _results(self, at: int, op: Op, args: Args) -> tuple[Any, ...]:
+        kernel = self.program.kernels[at]
+        if kernel is not None:
+            return kernel.run(args)
+        from peakfold.runtimes.reference.bodies import run_bodies
+
+        return run_bodies(self, at, op, args)
 
     def _shapeless(self, name: str) -> bool:
-        return self.program.words and concrete(self.graph[name]) is None
+        """Whether only the run tells the shape."""
+        known = name in self.shapes or is_opaque(self.graph[name])
+        return self.program.words and not known and concrete(self.graph[name]) is None
 
     def _under(self, op: Op, where: Location) -> list[tuple[str, Location]]:
         """Operands that share bytes with a result."""
@@ -189,21 +222,21 @@ class ArenaRun:
         alike = one.shape == two.shape and one.dtype.bits == two.dtype.bits
         return alike and (where.address, where.nbytes) == (there.address, there.nbytes)
 
-    def _store(self, op: Op, results: tuple[Any, ...], written: list[str], first: int = 0) -> None:
+    def _store(self, op: Op, results: tuple[Any, ...], written: Any) -> None:  # noqa: ANN401
         """Copy a kernel's results to their places."""
-        held = 0
-        # onnx.reference gives every output of the node, the unwanted ones at the end.
-        for name, value in zip(op.results, results, strict=False):
-            if name not in written or (first and name == op.results[0]):
+        for name, value in zip(op.outputs, results, strict=False):
+            if not name or value is None:
                 continue
-            array = self.program.result(op, name, value, self.shapes.get(name))
+            array = self.program.result(op, name, value)
+            if self._shapeless(name):
+                self.shapes[name] = array.shape
+            if name not in written:
+                continue
             where = self.memory.places.of.get(name)
             if where is None:
                 self.objects[name] = array
-                continue
-            held += array.nbytes
-            self._view(name, where)[...] = array
-        self.temporary_bytes = max(self.temporary_bytes, held)
+            else:
+                self._view(name, where)[...] = array
 
     def finish(self) -> dict[str, Value]:
         """Copy the outputs that belong to someone else, and hand out all outputs."""
@@ -213,6 +246,5 @@ class ArenaRun:
         outputs: dict[str, Value] = {}
         for name in self.graph.outputs:
             copy = places.copies.get(name)
-            value = self.value(name) if copy is None else self._view(name, copy)
-            outputs[name] = value.copy() if isinstance(value, np.ndarray) else value
+            outputs[name] = self.value(name) if copy is None else self._view(name, copy)
         return outputs

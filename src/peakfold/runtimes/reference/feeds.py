@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from peakfold.analysis.index import is_opaque
 from peakfold.errors import ModelError
 from peakfold.ir import Graph, Tensor
 from peakfold.ops.spec import concrete
-from peakfold.runtimes.reference.program import Value, dtype_of
+from peakfold.runtimes.reference.program import Program, Value, dtype_of
 
-# Operand positions that hold positions in another operand: (positions, indexed operand, axis).
-_INDEX: Mapping[str, tuple[int, int, int]] = {
-    "gather": (1, 0, 0), "gather_elements": (1, 0, 0), "gather_nd": (1, 0, 0),
-    "scatter": (1, 0, 0), "scatter_elements": (1, 0, 0), "scatter_nd": (1, 0, 0),
+# The operand that holds positions in operand 0, by kind.
+_INDEX: Mapping[str, int] = {
+    "gather": 1, "gather_elements": 1, "gather_nd": 1,
+    "scatter": 1, "scatter_elements": 1, "scatter_nd": 1,
 }  # fmt: skip
+_TRIPS = 3
+"""Most trips of a loop whose count is an input."""
 
 # Operand positions that hold trained weights, by kind.
 _WEIGHTS: Mapping[str, tuple[int, ...]] = {
@@ -38,7 +41,7 @@ def input_values(graph: Graph, seed: int) -> dict[str, Value]:
 
     Floating values are standard normal, bytes cover their range, wide integers are 0 or 1
     (positions, lengths and flags stay legal) or, where an op reads them as positions, below
-    the length of what they index. A scalar that counts the trips of a loop is 3.
+    the length of what they index. The trips of a loop are at most 3.
 
     Args:
         graph: the graph.
@@ -79,41 +82,43 @@ def _input(graph: Graph, tensor: Tensor, seed: int) -> Value:
 
 def _below(graph: Graph, tensor: Tensor, dtype: np.dtype[Any]) -> int:
     """One more than the largest integer that an input may hold."""
-    bound = 256 if dtype == np.uint8 else 128 if dtype == np.int8 else 2
+    bound = {"uint8": 256, "int8": 128}.get(dtype.name, 2)
+    depths: list[int] = []
     for op in graph.ops:
-        rule = _INDEX.get(op.kind)
-        if rule is None or tensor.name not in op.inputs[rule[0] : rule[0] + 1]:
-            continue
-        axis = op.attrs.get("axis", rule[2])
-        indexed = concrete(graph[op.inputs[rule[1]]])
-        if indexed and isinstance(axis, int):
-            depth = min(indexed) if op.kind.endswith("_nd") else indexed[axis]
-            bound = min(bound if bound < 256 else depth, depth) if bound != 2 else depth
-    return max(bound, 1)
+        position = _INDEX.get(op.kind)
+        if position is not None and tensor.name in op.inputs[position : position + 1]:
+            shape, axis = concrete(graph[op.inputs[0]]), op.attrs.get("axis", 0)
+            if shape and op.kind.endswith("_nd"):
+                depths.append(min(shape))
+            elif shape and isinstance(axis, int):
+                depths.append(shape[axis])
+        if op.kind == "loop" and tensor.name == op.inputs[0]:
+            depths.append(_TRIPS + 1)
+    return max(min(depths, default=bound), 1)
 
 
-def random_weights(graph: Graph, statics: Mapping[str, Value], seed: int) -> dict[str, Value]:
-    """The static values with every trained floating weight replaced by a random one.
+def random_weights(program: Program, seed: int) -> Program:
+    """The program with every trained floating weight replaced by a random one.
 
     A weight is what ops read as such, and only as such: clip bounds, scales of a resize and
     exponents keep their values. Matrices and filters get normal values with variance
     2 / fan-in, so that activations neither vanish nor overflow; vectors are positive, since
-    one of them may be a variance.
+    one of them may be a variance. Bodies of control flow keep their own weights.
 
     Args:
-        graph: the graph that reads them.
-        statics: the real values.
+        program: the program.
         seed: of all values.
     """
-    wanted = {name for name, value in statics.items() if _random(value)}
-    for op in graph.ops:
+    wanted = {name for name, value in program.statics.items() if _random(value)}
+    for op in program.graph.ops:
         allowed = _WEIGHTS.get(op.kind, ())
-        for at, name in enumerate(op.inputs):
-            if at not in allowed:
-                wanted.discard(name)
-        for region in op.regions:
-            wanted.difference_update(region.captures)
-    return {n: _weight(n, v, seed) if n in wanted else v for n, v in statics.items()}
+        wanted.difference_update(n for at, n in enumerate(op.inputs) if at not in allowed)
+        wanted.difference_update(n for region in op.regions for n in region.captures)
+    statics = {
+        name: _weight(name, value, seed) if name in wanted else value
+        for name, value in program.statics.items()
+    }
+    return replace(program, statics=statics)
 
 
 def _random(value: Value) -> bool:
@@ -124,11 +129,8 @@ def _weight(name: str, value: Value, seed: int) -> Value:
     rng = _rng(seed, name)
     if value.ndim == 1 or value.size == max(value.shape):
         return rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
-    scale = (
-        np.sqrt(2 * min(value.shape[0], value.shape[1]) / value.size)
-        if value.ndim == 2
-        else (np.sqrt(2 * value.shape[0] / value.size))
-    )
+    # Filters are (out, in, ...); a matrix may stand either way, so its longer side is taken.
+    fan = max(value.shape) if value.ndim == 2 else value.size // value.shape[0]
     values = rng.standard_normal(value.shape, dtype=np.float32)
-    values *= np.float32(scale)
+    values *= np.float32(np.sqrt(2 / fan))
     return values.astype(value.dtype, copy=False)

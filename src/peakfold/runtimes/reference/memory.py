@@ -60,24 +60,34 @@ class Memory:
     places: Places
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, arena: Bytes | None = None) -> Memory:
-        """Allocate a plan's memory, all of it poisoned.
+    def of(
+        cls,
+        graph: Graph,
+        plan: Plan,
+        arena: Bytes | None = None,
+        external: tuple[Bytes, ...] | None = None,
+    ) -> Memory:
+        """A plan's memory, poisoned where it is allocated here.
 
         Args:
             graph: the planned graph.
             plan: where things lie.
-            arena: memory to use as the arena; by default it is allocated here.
+            arena: memory to use as the arena.
+            external: memory to use for the external buffers.
 
         Raises:
             InvalidPlan: a tensor without a place, of another size, or outside its memory.
         """
+        if sorted(plan.order) != list(range(len(graph.ops))):
+            raise InvalidPlan(f"the order is no permutation of the {len(graph.ops)} ops")
         places = Places.of_plan(plan)
         if places.twice:
             raise InvalidPlan(f"tensor {places.twice[0]!r} has two places")
-        external = tuple(
-            aligned_bytes(max((p.offset + p.nbytes for p in buffer.tensors), default=0))
-            for buffer in plan.external
-        )
+        if external is None:
+            external = tuple(
+                aligned_bytes(max((p.offset + p.nbytes for p in buffer.tensors), default=0))
+                for buffer in plan.external
+            )
         arena = aligned_bytes(plan.arena_bytes) if arena is None else arena[: plan.arena_bytes]
         memory = cls(graph, arena, external, places)
         for table in (places.of, places.copies):

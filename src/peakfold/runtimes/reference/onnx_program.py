@@ -6,86 +6,133 @@ from, so branches that were inlined under new names are found, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto
 from onnx.helper import get_attribute_value
 
 from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile, read_onnx
 from peakfold.frontends.onnx_graph import walk
-from peakfold.frontends.onnx_nodes import bodies, captured
 from peakfold.frontends.onnx_scope import Scope
 from peakfold.frontends.onnx_types import tensor_type
 from peakfold.ir import Graph, Op
 from peakfold.ops import lookup
 from peakfold.ops.spec import concrete
-from peakfold.runtimes import kernels as plain
 from peakfold.runtimes.elementwise import elementwise
-from peakfold.runtimes.kernels import Args, Kernel, Run
-from peakfold.runtimes.reference.program import Value, slots
+from peakfold.runtimes.kernels import Kernel, plain_kernel
+from peakfold.runtimes.reference import control
+from peakfold.runtimes.reference.feeds import input_values
+from peakfold.runtimes.reference.program import Program, Value, slots
+from peakfold.runtimes.reference.reference_op import reference_kernel
 
 
 @dataclass(slots=True)
 class _Recorder(Scope):
-    """A scope that remembers the node behind each op."""
+    """A scope that remembers the node, and the scopes of the bodies, behind each op."""
 
     nodes: dict[tuple[str, ...], NodeProto] = field(default_factory=dict)
+    inner: dict[tuple[str, ...], list[_Recorder]] = field(default_factory=dict)
+    walked: list[_Recorder] = field(default_factory=list)
 
     def add(self, op: Op) -> None:
         """Append a finished op and its node."""
-        for node in self.proto.node:
-            if tuple(node.output) == op.outputs:
-                self.nodes[op.outputs] = node
-                break
+        self.nodes[op.outputs] = next(
+            node for node in self.proto.node if tuple(node.output) == op.outputs
+        )
+        # A loop's body may have been walked more than once; the last walk made the region.
+        self.inner[op.outputs] = self.walked[len(self.walked) - len(op.regions) :]
+        self.walked.clear()
         Scope.add(self, op)
+
+    def body(self, proto: GraphProto) -> Scope:
+        """A recorder inside this one."""
+        inner = _Recorder(self.file, proto, self.bindings, self.notes, self.seen, self)
+        self.walked.append(inner)
+        return inner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """An ONNX file with the node of every op of its graph.
+    """One graph of an ONNX file with the node of every op: what kernels and weights come from.
 
     Attributes:
-        nodes: by the op's output names.
-        stored: weights and constants by name, not yet read.
-        sparse: sparse initializers by name.
+        graph: as loaded, before any recipe.
+        scope: what was recorded of it.
+        outer: the graph around a body.
     """
 
     file: OnnxFile
     graph: Graph
-    nodes: Mapping[tuple[str, ...], NodeProto]
-    stored: Mapping[str, TensorProto]
-    sparse: Mapping[str, SparseTensorProto]
+    scope: _Recorder
+    outer: Source | None = None
 
     @classmethod
     def read(cls, path: Path, graph: Graph, bindings: Bindings) -> Source:
         """Read a model file again and pair its nodes with the ops of its graph.
+
+        Args:
+            path: the file the graph was loaded from.
+            graph: as loaded, before any recipe.
+            bindings: the numbers it was loaded with.
 
         Raises:
             ModelError: the file is not the one the graph was loaded from.
         """
         file = read_onnx(path)
         scope = _Recorder(file, file.model.graph, [bindings], [], set())
+        types = {info.name: info.type for info in file.model.graph.input}
         for name in graph.inputs:
-            tensor = graph[name]
-            info = next((i for i in file.model.graph.input if i.name == name), None)
-            if info is None:
+            if name not in types:
                 raise ModelError(f"has no input {name!r}", where=str(path))
-            scope.inputs.append(name)
+            tensor = graph[name]
             known = tensor.dtype.bits is not None
-            scope.declare(name, tensor_type(tensor.dtype, tensor.shape) if known else info.type)
+            scope.inputs.append(name)
+            scope.declare(name, tensor_type(tensor.dtype, tensor.shape) if known else types[name])
         walk(scope)
-        missing = [op.name for op in graph.ops if op.outputs not in scope.nodes]
-        if missing:
-            raise ModelError(f"has no node for op {missing[0]!r}", where=str(path))
-        sparse = {s.values.name: s for s in file.model.graph.sparse_initializer}
-        return cls(file, graph, scope.nodes, scope.values.stored, sparse)
+        if scope.ops != list(graph.ops):
+            raise ModelError("is not the file that the graph was loaded from", where=str(path))
+        return cls(file, graph, scope)
+
+    def program(self, work: Graph, seed: int | None) -> Program:
+        """Everything that computing a graph of this file needs.
+
+        Args:
+            work: this graph after a recipe.
+            seed: of the inputs; `None` for a body, which is fed when it runs.
+
+        Raises:
+            ModelError: an op without a kernel, or a static value that is not known.
+        """
+        bodies: dict[tuple[int, int], Program] = {}
+        for at, op in enumerate(work.ops):
+            if op.kind in control.KINDS:
+                for number, region in enumerate(op.regions):
+                    source = self._body(op, number)
+                    bodies[at, number] = source.program(region.graph, None)
+        read = {name for op in work.ops for name in op.operands} | set(work.outputs)
+        inputs = set(work.inputs)
+        names = [
+            t.name for t in work.tensors
+            if t.role.static and t.name in read and t.name not in inputs
+        ]  # fmt: skip
+        return Program(
+            work,
+            tuple(None if op.kind in control.KINDS else self.kernel(op) for op in work.ops),
+            self.values(names),
+            {} if seed is None else input_values(work, seed),
+            bodies=bodies,
+        )
+
+    def _body(self, op: Op, number: int) -> Source:
+        loaded = self.graph.ops[self.graph.producer[op.results[0]]]
+        scope = self.scope.inner[op.outputs][number]
+        return Source(self.file, loaded.regions[number].graph, scope, self)
 
     def kernel(self, op: Op) -> Kernel:
         """The kernel of an op.
@@ -93,71 +140,16 @@ class Source:
         Raises:
             ModelError: no kernel is known for it.
         """
-        node = self.nodes[op.outputs]
+        node = self.scope.nodes[op.outputs]
         first = self.graph[op.inputs[0]].dtype.name if op.inputs and op.inputs[0] else ""
         floating = first in ("float32", "float64")
         attrs = {a.name: get_attribute_value(a) for a in node.attribute}
         found = None
-        if len(op.results) == 1:
+        if len(op.results) == 1 and op.outputs[0]:
             found = elementwise(op.kind, attrs, len(node.input), floating)
-        if found is None and floating:
-            run = _plain(op, attrs)
-            found = None if run is None else Kernel(op.kind, run)
-        return found or self._reference(op, node)
-
-    def _reference(self, op: Op, node: NodeProto) -> Kernel:
-        """The kernel of onnx's reference implementation, built once."""
-        from onnx.reference import ReferenceEvaluator
-
-        given = slots(op)
-        names = list(dict.fromkeys(filter(None, given)))
-        # What folding took out of a body is still read by the node itself.
-        inner = [n for body in bodies(node).values() for n in captured(body)]
-        more = {n: self._outer(n) for n in inner if n not in names}
-        model = self._model(_seeded(op, node), [*names, *more], op.results)
-        try:
-            evaluator = ReferenceEvaluator(model)
-        except Exception as error:  # whatever onnx raises for an operator it has no kernel for
-            raise ModelError(
-                f"no kernel for {node.op_type!r} of domain {node.domain!r}: {error}",
-                where=f"op {op.name!r} ({op.kind})",
-            ) from None
-        at = [given.index(name) for name in names]
-
-        def run(args: Args) -> tuple[Any, ...]:
-            feeds = {name: args[n] for name, n in zip(names, at, strict=True)}
-            return tuple(evaluator.run(None, feeds | more))
-
-        return Kernel(f"onnx.reference {node.op_type}", run)
-
-    def _model(self, node: NodeProto, reads: list[str], makes: tuple[str, ...]) -> ModelProto:
-        empty = onnx.helper.make_empty_tensor_value_info
-        graph = onnx.helper.make_graph([node], "op", [*map(empty, reads)], [*map(empty, makes)])
-        return onnx.helper.make_model(
-            graph,
-            opset_imports=list(self.file.model.opset_import),
-            ir_version=self.file.model.ir_version,
-        )
-
-    def _outer(self, name: str) -> Value:
-        if name in self.stored or name in self._static():
-            return self.values([name])[name]
-        return self._stand_in(name)
-
-    def _static(self) -> frozenset[str]:
-        """Names whose values are known before the run."""
-        fixed = {t.name for t in self.graph.tensors if t.role.static}
-        for op in self.graph.ops:
-            if lookup(op.kind).shape_only or fixed.issuperset(op.operands):
-                fixed.update(op.results)
-        return frozenset(fixed)
-
-    def _stand_in(self, name: str) -> Value:
-        """An array of the right shape for ops that look at nothing else."""
-        shape = concrete(self.graph[name])
-        if shape is None:
-            raise ModelError("its shape is not known", where=f"tensor {name!r}")
-        return np.broadcast_to(np.zeros((), np.int8), shape)
+            if found is None:
+                found = plain_kernel(op.kind, attrs, self.file.opset(), floating)
+        return found or reference_kernel(self.file.model, op, node)
 
     def values(self, names: Sequence[str]) -> dict[str, Value]:
         """Values of weights and of what can be computed before the run.
@@ -185,47 +177,34 @@ class Source:
                     pending += needs
                     continue
                 args = [known[n] if n else None for n in given]
-            known.update(zip(op.results, self.kernel(op).run(args), strict=True))
+            results = self.kernel(op).run(args)
+            known.update((n, v) for n, v in zip(op.outputs, results, strict=False) if n)
         return {name: known[name] for name in names}
 
+    def _stand_in(self, name: str) -> Value:
+        """An array of the right shape for ops that look at nothing else."""
+        shape = concrete(self.graph[name])
+        if shape is None:
+            raise ModelError("its shape is not known", where=f"tensor {name!r}")
+        return np.broadcast_to(np.zeros((), np.int8), shape)
+
     def _stored(self, name: str) -> Value:
-        if name not in self.stored:
+        proto = self.scope.values.stored.get(name)
+        if proto is not None:
+            return self.file.array(proto)
+        for sparse in self.scope.proto.sparse_initializer:
+            if sparse.values.name == name:
+                return _dense(self.file, sparse.values, sparse)
+        if self.outer is None:
             raise ModelError("its value is not known before the run", where=f"tensor {name!r}")
-        proto = self.stored[name]
-        sparse = self.sparse.get(name)
-        return self.file.array(proto) if sparse is None else _dense(self.file, proto, sparse)
-
-
-def _seeded(op: Op, node: NodeProto) -> NodeProto:
-    """A random node with a seed, so that two runs can be compared."""
-    if not op.writes or any(a.name == "seed" for a in node.attribute):
-        return node
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    copy.attribute.append(onnx.helper.make_attribute("seed", 1.0))
-    return copy
-
-
-def _plain(op: Op, attrs: dict[str, Any]) -> Run | None:
-    """A kernel of our own for floating operands."""
-    if op.kind == "conv":
-        return plain.conv(attrs)
-    if op.kind == "conv_transpose":
-        return plain.conv_transpose(attrs)
-    if op.kind == "max_pool" and len(op.results) == 1:
-        return plain.max_pool(attrs)
-    if op.kind == "average_pool":
-        return plain.average_pool(attrs)
-    if op.kind == "lrn":
-        return plain.lrn(attrs)
-    return plain.nearest(attrs) if op.kind == "resize" else None
+        return self.outer.values([name])[name]
 
 
 def _dense(file: OnnxFile, values: TensorProto, sparse: SparseTensorProto) -> Value:
     """A sparse initializer written out."""
     dims = tuple(sparse.dims)
-    data, indices = file.array(values), file.array(sparse.indices)
+    data: Any = file.array(values)
+    indices: Any = file.array(sparse.indices)
     dense = np.zeros(dims, data.dtype)
-    at = tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, dims)
-    dense[at] = data
+    dense[tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, dims)] = data
     return dense

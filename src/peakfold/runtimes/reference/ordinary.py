@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from peakfold.errors import ModelError
+from peakfold.errors import ModelError, PeakfoldError
+from peakfold.ir import Op
+from peakfold.runtimes.kernels import Args
+from peakfold.runtimes.reference.control import run_control
 from peakfold.runtimes.reference.memory import aligned_bytes, digest
-from peakfold.runtimes.reference.program import Program, Value, slots
+from peakfold.runtimes.reference.program import Program, Value, formals, slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,46 +22,63 @@ class Expected:
     Attributes:
         outputs: values of the graph's outputs.
         made: fingerprint of every result.
-        shapes: shapes of results, as the kernels made them.
     """
 
-    outputs: dict[str, Value]
+    outputs: dict[str, Value] = field(default_factory=dict)
     made: dict[str, bytes] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def ordinary_run(program: Program) -> Expected:
+def ordinary_run(program: Program, feeds: Mapping[str, Value] | None = None) -> Expected:
     """Compute a program without any sharing.
+
+    Args:
+        program: the program.
+        feeds: values of its inputs; by default the program's own.
 
     Raises:
         ModelError: a kernel that fails, or makes another shape than the graph says.
     """
     graph = program.graph
-    values: dict[str, Value] = {**program.statics, **program.feeds}
-    uses = {name: 1 for name in graph.outputs}
+    values: dict[str, Value] = {**program.statics, **(program.feeds if feeds is None else feeds)}
+    uses = dict.fromkeys(graph.outputs, 1)
     for op in graph.ops:
         for name in op.operands:
             uses[name] = uses.get(name, 0) + 1
-    expected = Expected({})
-    for op, kernel in zip(graph.ops, program.kernels, strict=True):
+    expected = Expected()
+    for at, op in enumerate(graph.ops):
         args = [read_only(values[name]) if name else None for name in slots(op)]
-        try:
-            results = kernel.run(args)
-        except Exception as error:  # a kernel may raise anything
-            raise ModelError(
-                f"its kernel ({kernel.name}) fails: {error}", where=f"op {op.name!r} ({op.kind})"
-            ) from None
-        for name, value in zip(op.results, results, strict=False):
-            values[name] = _own(program.result(op, name, value, None))
-            expected.made[name] = digest(values[name])
-            if isinstance(values[name], np.ndarray) and program.words:
-                expected.shapes[name] = values[name].shape
+        results = _results(program, at, op, args)
+        for name, value in zip(op.outputs, results, strict=False):
+            if name:
+                values[name] = own(program.result(op, name, value))
+                expected.made[name] = digest(values[name])
         for name in op.operands:
             uses[name] -= 1
             if not uses[name]:
                 del values[name]
     expected.outputs.update((name, values[name]) for name in graph.outputs)
     return expected
+
+
+def _results(program: Program, at: int, op: Op, args: Args) -> tuple[Value, ...]:
+    kernel = program.kernels[at]
+
+    def body(region: int, given: Sequence[Value], trip: int) -> list[Value]:  # noqa: ARG001
+        inner = program.bodies[at, region]
+        feeds = formals(op, region, given, args)
+        made = ordinary_run(inner, feeds).outputs
+        return [made[name] for name in inner.graph.outputs]
+
+    try:
+        with np.errstate(all="ignore"):
+            return run_control(op, args, body) if kernel is None else kernel.run(args)
+    except PeakfoldError:
+        raise
+    except Exception as error:  # a kernel may raise anything
+        name = "control flow" if kernel is None else kernel.name
+        raise ModelError(
+            f"its kernel ({name}) fails: {error}", where=f"op {op.name!r} ({op.kind})"
+        ) from None
 
 
 def read_only(value: Value) -> Value:
@@ -68,7 +89,7 @@ def read_only(value: Value) -> Value:
     return value
 
 
-def _own(value: Value) -> Value:
+def own(value: Value) -> Value:
     """The value in memory of its own, on a cache line as in the arena."""
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OUST":
         return value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +19,7 @@ from peakfold.runtimes.kernels import Kernel
 
 Bytes = NDArray[np.uint8]
 Value = Any
-"""An array; for opaque tensors (strings, sequences, maps) whatever Python object the kernel made."""
+"""An array; for opaque tensors (strings, sequences, maps) the Python object a kernel made."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,19 +28,21 @@ class Program:
 
     Attributes:
         graph: after the plan's recipe; what the plan's steps count.
-        kernels: by op position.
+        kernels: by op position; `None` for control flow, whose bodies are programs.
         statics: values of static tensors that ops read.
         feeds: values of the graph's inputs.
         notes: what a reader of the verdict must know, one line each.
         words: whether tensors have element types the kernels read; otherwise they are bytes.
+        bodies: by op position and region; their feeds are known only when they run.
     """
 
     graph: Graph
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel | None, ...]
     statics: Mapping[str, Value]
     feeds: Mapping[str, Value]
     notes: tuple[str, ...] = ()
     words: bool = True
+    bodies: Mapping[tuple[int, int], Program] = field(default_factory=dict)
 
     def view(self, name: str, memory: Bytes, shape: tuple[int, ...] | None = None) -> Value:
         """A tensor's elements where they lie: a view, never a copy.
@@ -60,14 +62,13 @@ class Program:
         count = math.prod(dims) * dtype.itemsize
         return memory[:count].view(dtype).reshape(dims)
 
-    def result(self, op: Op, name: str, value: Value, shape: tuple[int, ...] | None) -> Value:
+    def result(self, op: Op, name: str, value: Value) -> Value:
         """A kernel's result as the graph declares it.
 
         Args:
             op: the op, for errors.
             name: the tensor it makes.
             value: what the kernel made.
-            shape: the shape the tensor must have, where only an earlier run knows it.
 
         Raises:
             ModelError: another shape or kind of element than the graph says.
@@ -76,13 +77,13 @@ class Program:
         if is_opaque(tensor):
             return value
         array = np.asarray(value)
-        want = (tensor.nbytes,) if not self.words else concrete(tensor) or shape
+        want = concrete(tensor) if self.words else (tensor.nbytes,)
         dtype = dtype_of(tensor) if self.words else np.dtype(np.uint8)
-        fits = want is None or array.shape == want
+        fits = array.shape == want if want is not None else array.nbytes <= (tensor.nbytes or 0)
         if not fits or not np.can_cast(array.dtype, dtype, "same_kind"):
             raise ModelError(
                 f"its kernel made {array.dtype}{list(array.shape)} for {name!r}, "
-                f"the graph says {tensor.dtype}{list(want or ())}",
+                f"the graph says {tensor.dtype}{'?' if want is None else list(want)}",
                 where=f"op {op.name!r} ({op.kind})",
             )
         return array.astype(dtype, copy=False)
@@ -105,12 +106,30 @@ def dtype_of(tensor: Tensor) -> np.dtype[Any]:
             f"elements of type {name} cannot be viewed in memory", where=f"tensor {tensor.name!r}",
             hint="the reference executor runs types of whole bytes only",
         )  # fmt: skip
-    known = {"float8e8m0": "float8_e8m0fnu"}
-    if name.startswith("float8"):
-        return np.dtype(getattr(ml_dtypes, known.get(name, name.replace("float8", "float8_"))))
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    if name == "float8e8m0":
+        return np.dtype(ml_dtypes.float8_e8m0fnu)
+    if name.startswith("float8") or name == "bfloat16":
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name.replace("float8", "float8_")))
+        return found
+    plain: np.dtype[Any] = np.dtype(name)
+    return plain
 
 
 def slots(op: Op) -> tuple[str, ...]:
     """What a kernel is given: inputs by position, then what bodies capture beside them."""
     return (*op.inputs, *(name for name in op.operands if name not in op.inputs))
+
+
+def formals(op: Op, region: int, given: Sequence[Value], args: Sequence[Value]) -> dict[str, Value]:
+    """Inputs of a body by name: its formal ones in order, and what it captures.
+
+    Args:
+        op: the control-flow op.
+        region: which body.
+        given: values of the formal inputs.
+        args: what the op was given, as `slots` lists it.
+    """
+    body = op.regions[region]
+    captured = dict(zip(slots(op), args, strict=True))
+    names = [name for name in body.graph.inputs if name not in body.captures]
+    return dict(zip(names, given, strict=True)) | {n: captured[n] for n in body.captures}

@@ -1,4 +1,4 @@
-"""`run_plan`: a plan run on real memory, and the verdict."""
+"""`run_plan`: a plan run on real memory beside an ordinary run, and the verdict."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from peakfold.errors import InvalidPlan, PeakfoldError
+from peakfold.analysis.index import is_opaque
+from peakfold.errors import InvalidPlan, ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
 from peakfold.planning.study import apply_recipe
 from peakfold.runtimes.reference.arena import ArenaRun
-from peakfold.runtimes.reference.feeds import input_values, random_weights
-from peakfold.runtimes.reference.lanes import Lanes
+from peakfold.runtimes.reference.feeds import random_weights
+from peakfold.runtimes.reference.lanes import Lanes, run_lanes
 from peakfold.runtimes.reference.memory import Memory, digest
 from peakfold.runtimes.reference.onnx_program import Source
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
 from peakfold.runtimes.reference.program import Program, Value
+from peakfold.runtimes.reference.standin import byte_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,14 @@ class RunReport:
         ok: outputs and every result on the way equal an ordinary run's bit for bit, and
             nothing that belongs to others was written.
         outputs_equal: all outputs equal bit for bit.
-        max_abs_difference: largest difference of an output element; infinite against NaN.
+        max_abs_difference: largest difference of an output element; infinite where only one
+            side is a number.
         arena_bytes: bytes of the one arena.
-        kernel_temporary_bytes: most bytes of kernel results that one step held outside it.
+        kernel_temporary_bytes: most bytes that one step allocated outside it: results before
+            they are copied into place and scratch of numpy kernels (not what a matrix library
+            packs inside); 0 with lanes, where it is not measured.
         guards_intact: inputs and parameters are what they were.
-        skipped: tensors that live outside the arena, and why; one line each.
+        skipped: what does not lie in the arena, or was not run for real; one line each.
         seconds: of the run in the arena.
         detail: the first thing that went wrong, or what was compared.
     """
@@ -61,8 +66,11 @@ def run_plan(
 ) -> RunReport:
     """Run a model as its plan says, in one arena, and compare with an ordinary run.
 
+    An ONNX model runs with its weights and real kernels; a ``.pf`` graph, which has neither,
+    with stand-in kernels on its bytes that depend on just what the graph says.
+
     Args:
-        model_path: the model file; its weights are used.
+        model_path: the model file.
         graph: as loaded from it with the plan's own bindings.
         plan: the plan.
         seed: of the inputs (and weights, and delays of lanes).
@@ -70,16 +78,38 @@ def run_plan(
         randomise_weights: replace trained floating weights by random ones.
 
     Raises:
-        InvalidPlan: the plan is for another model, or cannot be laid out in memory.
+        InvalidPlan: the plan is for another model, or cannot be laid out in memory at all.
         ModelError: an op without a kernel, or a model that fails in an ordinary run.
+
+    Example:
+        >>> import tempfile
+        >>> from peakfold.frontends import load
+        >>> from peakfold.planning import make_plan
+        >>> text = "peakfold-graph 1\\ninput x: int8[64]\\ny: int8[64] = relu(x)\\noutput y"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "model.pf")
+        ...     _ = path.write_text(text)
+        ...     graph = load(path).graph
+        ...     report = run_plan(path, graph, make_plan(graph).plan)
+        >>> report.ok, report.arena_bytes, report.max_abs_difference
+        (True, 64, 0.0)
     """
-    program = load_program(model_path, graph, plan, seed, randomise_weights)
+    program = load_program(model_path, graph, plan, seed=seed, randomise_weights=randomise_weights)
     return judge(program, plan, ordinary_run(program), lanes=lanes, seed=seed)
 
 
 def load_program(
-    model_path: str | Path, graph: Graph, plan: Plan, seed: int, randomise_weights: bool
+    model_path: str | Path,
+    graph: Graph,
+    plan: Plan,
+    *,
+    seed: int = 0,
+    randomise_weights: bool = False,
 ) -> Program:
+    """The planned graph of a model file, ready to be computed; see `run_plan`.
+
+    Plans of one model with one recipe can share a program and its ordinary run.
+    """
     if plan.graph.source != graph.digest:
         raise InvalidPlan(
             f"the plan is for another model ({plan.graph.name!r}) or other shapes",
@@ -88,43 +118,121 @@ def load_program(
     work = apply_recipe(graph, tuple(plan.recipe))
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
+    path = Path(model_path)
+    if path.suffix != ".onnx":
+        return byte_program(work, plan.target, seed)
     record = plan.bindings
     bindings = Bindings.parse(
-        [f"{name}={n}" for name, n in record.dims.items()],
+        [f"{name}={number}" for name, number in record.dims.items()],
         [f"{name}={shape}" for name, shape in record.shapes.items()],
     )
-    source = Source.read(Path(model_path), graph, bindings)
-    kernels = tuple(source.kernel(op) for op in work.ops)
-    needed = {name for op in work.ops for name in op.operands} | set(work.outputs)
-    statics = source.values([t.name for t in work.tensors if t.role.static and t.name in needed])
-    if randomise_weights:
-        statics = random_weights(work, statics, seed)
-    return Program(work, kernels, statics, input_values(work, seed))
+    try:
+        program = Source.read(path, graph, bindings).program(work, seed)
+    except ModelError as error:
+        where = ", ".join(part for part in (str(path), error.where) if part)
+        raise ModelError(error.what, where=where, hint=error.hint) from None
+    return random_weights(program, seed) if randomise_weights else program
 
 
 def judge(
     program: Program, plan: Plan, expected: Expected, *, lanes: Lanes | None = None, seed: int = 0
 ) -> RunReport:
+    """Run a plan of a program and compare.
+
+    Args:
+        program: what to compute.
+        plan: how to lay it out.
+        expected: what an ordinary run of the program made.
+        lanes: run ops in threads.
+        seed: of the delays of lanes.
+
+    Raises:
+        InvalidPlan: the plan cannot be laid out in memory, or its lanes wait for each other.
+    """
+    if plan.graph.digest != program.graph.digest:
+        raise InvalidPlan(f"the plan is for another graph ({plan.graph.name!r})")
     begin = time.perf_counter()
-    run = ArenaRun(program, plan, Memory.of(program.graph, plan), expected.shapes)
-    problem = None
+    run = ArenaRun(program, plan, Memory.of(program.graph, plan), measure=lanes is None)
     outputs: dict[str, Value] = {}
-    with np.errstate(all="ignore"):
-        for at in run.run_order():
-            run.step(at)
-        outputs = run.finish()
+    failure = ""
+    try:
+        with np.errstate(all="ignore"):
+            if lanes is None:
+                for at in run.run_order():
+                    run.step(at)
+            else:
+                run_lanes(run, lanes, seed)
+            outputs = run.finish()
+    except InvalidPlan:
+        raise
+    except Exception as error:  # kernels raise anything when they are fed nonsense
+        failure = f"a kernel that runs in an ordinary run fails in the arena: {error}"
     seconds = time.perf_counter() - begin
-    wrong = [n for n in program.graph.outputs if digest(outputs[n]) != digest(expected.outputs[n])]
-    bad = [n for op in program.graph.ops for n in op.results if run.made[n] != expected.made[n]]
-    broken = run.guards_broken()
-    return RunReport(
-        not (wrong or bad or broken),
-        not wrong,
-        0.0,
-        plan.arena_bytes,
-        run.temporary_bytes,
-        not broken,
-        (),
-        seconds,
-        f"{wrong} {bad[:3]} {broken}",
+    return _verdict(program, run, expected, outputs, failure, seconds)
+
+
+def _verdict(
+    program: Program,
+    run: ArenaRun,
+    expected: Expected,
+    outputs: dict[str, Value],
+    failure: str,
+    seconds: float,
+) -> RunReport:
+    names = tuple(dict.fromkeys(program.graph.outputs))
+    equal = bool(outputs) == bool(names) and all(
+        digest(outputs[n]) == digest(expected.outputs[n]) for n in names
     )
+    broken = run.guards_broken()
+    problem = failure or _first_wrong(run, expected)
+    if broken:
+        problem = problem or f"{broken[0]!r} was overwritten, which is not the plan's own"
+    if not equal:
+        problem = problem or "an output was overwritten after it was made"
+    count = len(expected.made)
+    return RunReport(
+        ok=not problem,
+        outputs_equal=equal,
+        max_abs_difference=0.0 if equal else _difference(outputs, expected.outputs),
+        arena_bytes=run.plan.arena_bytes,
+        kernel_temporary_bytes=run.temporary_bytes,
+        guards_intact=not broken,
+        skipped=_skipped(program),
+        seconds=seconds,
+        detail=problem or f"{count} results and {len(names)} outputs equal an ordinary run's",
+    )
+
+
+def _first_wrong(run: ArenaRun, expected: Expected) -> str:
+    """The first step, in the plan's order, that made something else than an ordinary run."""
+    for at in run.plan.order:
+        op = run.graph.ops[at]
+        for name in op.results:
+            if name not in run.made or run.made[name] != expected.made[name]:
+                return f"op {op.name!r} ({op.kind}) makes {name!r} with other bits"
+    return ""
+
+
+def _difference(outputs: dict[str, Value], expected: dict[str, Value]) -> float:
+    worst = 0.0
+    for name, want in expected.items():
+        got = outputs.get(name)
+        numeric = isinstance(got, np.ndarray) and want.dtype.kind in "biufc"
+        if not numeric or want.shape != got.shape:  # type: ignore[union-attr]
+            return float("inf")
+        kind = np.complex128 if want.dtype.kind == "c" else np.float64
+        gap = np.abs(np.asarray(got, kind) - np.asarray(want, kind))
+        same = np.asarray(got) == want
+        gap[same | (np.isnan(want.astype(kind)) & np.isnan(np.asarray(got, kind)))] = 0
+        worst = max(worst, float(np.nan_to_num(gap, nan=np.inf, posinf=np.inf).max(initial=0)))
+    return worst
+
+
+def _skipped(program: Program) -> tuple[str, ...]:
+    """What does not lie in the arena, or is not run for real."""
+    graph = program.graph
+    outside = [
+        f"{t.name}: a value without a size in bytes ({t.dtype}), compared as an object"
+        for t in graph.tensors if is_opaque(t)
+    ]  # fmt: skip
+    return (*program.notes, *outside)
