@@ -87,11 +87,17 @@ LANES = st.sampled_from([0, 2, 3])
 
 
 @pytest.mark.req("R37", "R38", "R49", "R55")
-@given(graphs(max_ops=6), LANES, st.booleans(), st.booleans(), st.sampled_from(["arena", "both"]))
+@given(
+    graphs(max_ops=6), LANES, st.booleans(), st.booleans(), st.sampled_from(["arena", "both"]),
+    st.sampled_from(["external", "pinned", "reusable"]),
+)  # fmt: skip
 def test_a_lane_plan_is_right_in_every_allowed_run(
-    graph: Graph, lanes: int, inplace: bool, views: bool, mode: str
+    graph: Graph, lanes: int, inplace: bool, views: bool, mode: str, inputs: str
 ) -> None:
-    options = PlanOptions(align=1, lanes=lanes, inplace=inplace, views=views, mode=mode)  # type: ignore[arg-type]
+    options = PlanOptions(
+        align=1, lanes=lanes, inplace=inplace, views=views, mode=mode,  # type: ignore[arg-type]
+        inputs=inputs,  # type: ignore[arg-type]
+    )  # fmt: skip
     plan = make_plan(graph, options).plan
     failed = [check for check in verify_plan(graph, plan) if not check.ok]
     assert not failed
@@ -115,6 +121,7 @@ def test_what_the_judges_accept_is_right_in_every_run_even_when_mutated(
 
 @given(graphs(max_ops=10), st.data())
 def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject) -> None:
+    assume(graph.ops)
     index = Index.of(graph)
     order = Precedence.of(graph_needs(index), range(len(graph.ops)))
     count = data.draw(st.integers(0, 6))

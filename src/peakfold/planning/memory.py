@@ -63,6 +63,24 @@ class Memory:
         self.starts[first:last] = [low for low, _ in keep]
         self.segments[first:last] = [segment for _, segment in keep]
 
+    def roots(self, start: int, length: int) -> set[str]:
+        """Values that any byte of ``[start, start + length)`` holds.
+
+        Example:
+            >>> memory = Memory()
+            >>> memory.write(0, 4, "a")
+            >>> memory.roots(2, 8)
+            {'a'}
+        """
+        index = max(bisect_right(self.starts, start) - 1, 0)
+        found: set[str] = set()
+        while index < len(self.starts) and self.starts[index] < start + length:
+            stop, root, _ = self.segments[index]
+            if stop > start and length:
+                found.add(root)
+            index += 1
+        return found
+
     def wrong(self, start: int, part: Part) -> str | None:
         """What lies in ``[start, start + part.length)`` in place of `part`; `None` if it does."""
         at, stop = start, start + part.length

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peakfold.ir import Graph, effect_edges
+from peakfold.planning.memory import Memory
 from peakfold.planning.plan import Plan, PlannedBuffer
 
 
@@ -36,7 +37,7 @@ class LanesJudge:
         kept = set(graph.outputs)
         kept |= set(graph.inputs) if plan.policies.inputs == "pinned" else set()
         self.kept = kept
-        self.ancestors: list[int] = []
+        self.needs: list[set[int]] = []
 
     def problem(self) -> str | None:
         """The first rule that is broken, or `None`."""
@@ -59,11 +60,7 @@ class LanesJudge:
                 return f"the added edge {before} -> {after} names no op"
             if self.step[before] >= self.step[after]:
                 return f"the added edge {before} -> {after} contradicts the order"
-        needs = self._waits()
-        self.ancestors = [0] * count
-        for op in plan.order:
-            for before in needs[op]:
-                self.ancestors[op] |= self.ancestors[before] | 1 << before
+        self.needs = self._waits()
         return None
 
     def _waits(self) -> list[set[int]]:
@@ -81,7 +78,19 @@ class LanesJudge:
 
     def _over(self, touches: frozenset[int] | set[int], op: int | None) -> bool:
         """Whether all of `touches` are surely over when `op` starts."""
-        return op is not None and all(self.ancestors[op] >> one & 1 for one in touches)
+        if op is None or op in touches:
+            return False
+        missing = set(touches)
+        floor = min((self.step[one] for one in missing), default=0)
+        seen = {op}
+        stack = [op]
+        while stack and missing:
+            for before in self.needs[stack.pop()]:
+                if before not in seen and self.step[before] >= floor:
+                    seen.add(before)
+                    missing.discard(before)
+                    stack.append(before)
+        return not missing
 
     def _touches(self, name: str) -> set[int]:
         maker = self.graph.producer.get(name)
@@ -101,27 +110,32 @@ class LanesJudge:
         return _Use(first, touches, any(name in self.kept for name in names))
 
     def _sharing_problem(self) -> str | None:
-        """Buffers with common addresses must be ordered, one wholly before the other."""
+        """A buffer must come after all that touches the buffers whose bytes it takes.
+
+        Buffers are taken in the plan's order, so it is enough to look at the last owners of
+        each byte: that owners before them were over has been seen when they were written.
+        """
         buffers = [b for b in self.plan.buffers if b.size and b.live]
-        buffers.sort(key=lambda buffer: buffer.offset)
         uses = [self._use(buffer) for buffer in buffers]
-        open_: list[int] = []
-        for at, buffer in enumerate(buffers):
-            open_ = [n for n in open_ if buffers[n].offset + buffers[n].size > buffer.offset]
-            for other in open_:
-                if not self._ordered(buffers[other], uses[other], buffer, uses[at]):
+        born = [self._born(buffer, use) for buffer, use in zip(buffers, uses, strict=True)]
+        memory = Memory()
+        for at in sorted(range(len(buffers)), key=lambda n: (born[n], n)):
+            buffer = buffers[at]
+            for owner in sorted(memory.roots(buffer.offset, buffer.size), key=int):
+                one = uses[int(owner)]
+                copied_last = buffer.what == "copy" and not one.kept
+                if not copied_last and (one.kept or not self._over(one.touches, uses[at].first)):
                     return (
-                        f"{_label(buffers[other])} and {_label(buffer)} share bytes, but in some "
-                        "run both are needed at once"
+                        f"{_label(buffers[int(owner)])} and {_label(buffer)} share bytes, but in "
+                        "some run both are needed at once"
                     )
-            open_.append(at)
+            memory.write(buffer.offset, buffer.size, str(at))
         return None
 
-    def _ordered(self, one: PlannedBuffer, a: _Use, two: PlannedBuffer, b: _Use) -> bool:
-        if "copy" in (one.what, two.what):
-            return not (a.kept and b.kept)
-        one_first = not a.kept and self._over(a.touches, b.first)
-        return one_first or (not b.kept and self._over(b.touches, a.first))
+    def _born(self, buffer: PlannedBuffer, use: _Use) -> int:
+        if buffer.what == "copy":
+            return len(self.step)
+        return -1 if use.first is None else self.step[use.first]
 
     def _inside_problem(self) -> str | None:
         """What is written in place must find everything else in its bytes over and done."""
@@ -150,7 +164,7 @@ class LanesJudge:
         if maker is not None and self.step[maker] > self.step[op]:
             # Made later, over this result or as a view of it: that is an event of its own,
             # as long as it really comes later.
-            later = bool(self.ancestors[maker] >> op & 1)
+            later = self._over({op}, maker)
             return None if later else f"{other!r} may come before {output!r}"
         if other in self.kept or not self._over(self._touches(other) - {op}, op):
             return f"{output!r} is written over {other!r}, which some run still needs"
