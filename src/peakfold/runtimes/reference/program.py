@@ -106,13 +106,10 @@ def dtype_of(tensor: Tensor) -> np.dtype[Any]:
             f"elements of type {name} cannot be viewed in memory", where=f"tensor {tensor.name!r}",
             hint="the reference executor runs types of whole bytes only",
         )  # fmt: skip
-    if name == "float8e8m0":
-        return np.dtype(ml_dtypes.float8_e8m0fnu)
-    if name.startswith("float8") or name == "bfloat16":
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name.replace("float8", "float8_")))
-        return found
-    plain: np.dtype[Any] = np.dtype(name)
-    return plain
+    small = {"float8e8m0": "float8_e8m0fnu"}.get(name, name.replace("float8", "float8_"))
+    scalar: Any = getattr(ml_dtypes, small) if small.startswith(("float8", "bfloat")) else name
+    dtype: np.dtype[Any] = np.dtype(scalar)
+    return dtype
 
 
 def slots(op: Op) -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""Every shared network runs in its arena, bit for bit as in an ordinary run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from peakfold.errors import ModelError
+from peakfold.frontends import Bindings, load
+from peakfold.planning import PlanOptions, make_plan
+from peakfold.runtimes.reference import Lanes, run_plan
+
+from .helpers import Case, case_of
+
+pytestmark = pytest.mark.shared
+
+BINDINGS = {
+    "basic_pitch_nmp": Bindings.parse(["unk__749=1"]),
+    "mtcnn_pnet": Bindings.parse(["N=1", "M1=64", "M2=64"]),
+    "ppocrv4_det": Bindings.parse(shapes=["x=1x3x64x64"]),
+    "silero_vad_16k_op15": Bindings.parse(["batch=1", "sequence=512"]),
+}
+SMALL = ("mtcnn_pnet", "mul_1", "sigmoid", "silero_vad_16k_op15", "light_squeezenet",
+         "light_shufflenet", "ppocrv4_det")  # fmt: skip
+LARGE = ("basic_pitch_nmp", "blazeface_back_256", "light_bvlc_alexnet", "light_densenet121",
+         "light_inception_v1", "light_resnet50", "light_vgg19", "light_zfnet512")  # fmt: skip
+EXEMPT = ("logreg_iris",)
+MODES = ("arena", "both", "share")
+
+
+def network(shared: Path, name: str) -> Case:
+    path = shared / "models" / "onnx" / f"{name}.onnx"
+    # The weights of light_* are constants: every output of such a run would be the same number.
+    return case_of(load(path, BINDINGS.get(name)), randomise=name.startswith("light_"))
+
+
+def runs_in_every_mode(case: Case, shared: Path, name: str) -> None:
+    loaded = load(shared / "models" / "onnx" / f"{name}.onnx", BINDINGS.get(name))
+    sizes = []
+    for mode in MODES:
+        plan = make_plan(loaded.graph, PlanOptions(mode=mode), loaded.bindings).plan
+        report = case.run(plan)
+        assert report.ok, f"{mode}: {report.detail}"
+        assert report.outputs_equal
+        assert report.guards_intact
+        assert report.max_abs_difference == 0
+        assert not report.skipped
+        sizes.append(report.arena_bytes)
+    assert sizes == sorted(sizes)
+    for output in case.expected.outputs.values():
+        assert np.isfinite(output).all()
+        # A run of equal numbers would prove little.
+        assert output.size == 1 or output.std() > 0
+
+
+def test_no_network_is_left_out(onnx_models: list[Path]) -> None:
+    assert {path.stem for path in onnx_models} == {*SMALL, *LARGE, *EXEMPT}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_network_runs_in_its_arena(shared: Path, name: str) -> None:
+    runs_in_every_mode(network(shared, name), shared, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_network_runs_in_its_arena(shared: Path, name: str) -> None:
+    runs_in_every_mode(network(shared, name), shared, name)
+
+
+@pytest.mark.parametrize("name", ["silero_vad_16k_op15", "light_squeezenet", "mtcnn_pnet"])
+@pytest.mark.parametrize("policies", [("reusable", "pinned"), ("pinned", "external")])
+def test_inputs_and_outputs_may_live_elsewhere(
+    shared: Path, name: str, policies: tuple[str, str]
+) -> None:
+    case = network(shared, name)
+    loaded = load(shared / "models" / "onnx" / f"{name}.onnx", BINDINGS.get(name))
+    options = PlanOptions(inputs=policies[0], outputs=policies[1], align=16)  # type: ignore[arg-type]
+    report = case.run(make_plan(loaded.graph, options, loaded.bindings).plan)
+    assert report.ok, report.detail
+
+
+def test_one_lane_is_the_serial_run(shared: Path) -> None:
+    case = network(shared, "light_squeezenet")
+    report = case.run(lanes=Lanes((0,) * len(case.program.graph.ops)))
+    assert report.ok, report.detail
+    assert report.kernel_temporary_bytes == 0  # not measured with threads
+
+
+def test_a_file_whose_own_weights_do_not_fit_is_refused_with_the_op(shared: Path) -> None:
+    """logreg_iris declares two features and stores coefficients for four."""
+    path = shared / "models" / "onnx" / "logreg_iris.onnx"
+    graph = load(path).graph
+    with pytest.raises(ModelError, match=r"LinearClassifier.*fails"):
+        run_plan(path, graph, make_plan(graph).plan)
+
+
+def test_a_result_that_is_a_map_lives_outside_and_is_compared_as_an_object(
+    shared: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "four_features.onnx"
+    shutil.copy(shared / "models" / "onnx" / "logreg_iris.onnx", path)
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 4
+    onnx.save(model, path)
+    graph = load(path).graph
+    report = run_plan(path, graph, make_plan(graph).plan)
+    assert report.ok, report.detail
+    assert [line.split(":")[0] for line in report.skipped] == ["probabilities"]
+
+
+def test_the_whole_call_says_what_it_measured(shared: Path) -> None:
+    path = shared / "models" / "onnx" / "light_squeezenet.onnx"
+    graph = load(path).graph
+    plan = make_plan(graph).plan
+    report = run_plan(path, graph, plan, seed=3, randomise_weights=True)
+    assert report.ok
+    assert report.arena_bytes == plan.arena_bytes
+    assert 0 < report.kernel_temporary_bytes < 64 << 20
+    assert report.seconds > 0
+    assert "67 results and 1 outputs" in report.detail
