@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peakfold.planning import PlanResult
+from peakfold.planning.decisions import Block
 from peakfold.reports.names import block_name, others
 from peakfold.reports.text import counted, heading, plain_table, shorten
 from peakfold.units import format_bytes
@@ -135,7 +136,7 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     """Who is alive at the peak, largest first."""
     layout = result.layout
     step = layout.timeline.peak_step
-    room = max(width - 20, 16)
+    room = max(width - 46, 16)
     rows: list[list[str]] = []
     alive = layout.timeline.alive_at(step)
     held = {
@@ -148,11 +149,33 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
         more = others(layout, block)
         tail = f" (+{more} in the same bytes)" if more else ""
         name = shorten(block_name(result, layout, block), max(room - len(tail), 12)) + tail
-        rows.append([format_bytes(held[id(block)]), f"{held[id(block)] / peak:.0%}", name])
+        why = shorten(_why(result, block, step), max(width - 22 - room, 12))
+        rows.append([format_bytes(held[id(block)]), f"{held[id(block)] / peak:.0%}", name, why])
     if len(alive) > _PEAK_ROWS:
         rest = sum(held[id(block)] for block in alive[_PEAK_ROWS:])
-        rows.append([format_bytes(rest), f"{rest / peak:.0%}", f"{len(alive) - _PEAK_ROWS} more"])
+        more = f"{len(alive) - _PEAK_ROWS} more"
+        rows.append([format_bytes(rest), f"{rest / peak:.0%}", more, ""])
     head = f"Alive at the peak: {format_bytes(layout.timeline.peak)} at step {step + 1}, "
     head += shorten(result.summary.peak_op or "no op", max(width - len(head), 16))
-    columns = [("bytes", "right"), ("share", "right"), ("buffer", "left")]
+    columns = [("bytes", "right"), ("share", "right"), ("buffer", "left"), ("why", "left")]
     return ["", heading(head), plain_table(columns, rows)]
+
+
+def _why(result: PlanResult, block: Block, step: int) -> str:
+    """What a buffer is needed for at a step: made or read there, or kept for a later one."""
+    if block.workspace >= 0:
+        return "scratch"
+    if block.copy >= 0:
+        return "copy of an output"
+    index, timeline = result.study.index, result.layout.timeline
+    schedule = timeline.schedule
+    members = timeline.storages.members[block.storage]
+    if any(schedule.born[t] == step and index.producer[t] >= 0 for t in members):
+        return "made here"
+    reads = sorted({schedule.step[op] for t in members for op in index.users_of(t)})
+    if step in reads:
+        return "read here"
+    later = next((at for at in reads if at > step), None)
+    if later is not None:
+        return f"kept for {result.study.step_name(later)} (step {later + 1})"
+    return "kept to the end"
