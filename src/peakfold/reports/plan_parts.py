@@ -153,8 +153,8 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
         rows.append([format_bytes(held[id(block)]), f"{held[id(block)] / peak:.0%}", name, why])
     if len(alive) > _PEAK_ROWS:
         rest = sum(held[id(block)] for block in alive[_PEAK_ROWS:])
-        more = f"{len(alive) - _PEAK_ROWS} more"
-        rows.append([format_bytes(rest), f"{rest / peak:.0%}", more, ""])
+        left_out = f"{len(alive) - _PEAK_ROWS} more"
+        rows.append([format_bytes(rest), f"{rest / peak:.0%}", left_out, ""])
     head = f"Alive at the peak: {format_bytes(layout.timeline.peak)} at step {step + 1}, "
     head += shorten(result.summary.peak_op or "no op", max(width - len(head), 16))
     columns = [("bytes", "right"), ("share", "right"), ("buffer", "left"), ("why", "left")]
