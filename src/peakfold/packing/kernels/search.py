@@ -54,7 +54,7 @@ from peakfold.packing.kernels.branch import (
 )
 
 REFUTED, SOLVED, PAUSED, GROW = 0, 1, 2, 3
-LOWEST, TIGHTEST = 0, 1
+LOWEST, TIGHTEST, FITTING = 0, 1, 2
 F_BUFFER, F_MARK, F_LO, F_HI, F_PEND, F_PENDS, F_PHASE, F_HASH, F_CHECK = range(9)
 FRAME = 9
 P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
@@ -109,8 +109,20 @@ def tightest(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def better(g, s, b, found):  # type: ignore[no-untyped-def]
-    """Whether b may be chosen and comes before `found`: lower first, ties by key."""
+def walls(g, s, b):  # type: ignore[no-untyped-def]
+    """How many ends of the lifetime of b meet a higher floor: 2 means that b fills a valley."""
+    left, right, low = g[g[LEFT] + b], g[g[RIGHT] + b], s[VARS + b]
+    found = 0
+    if left == s[LO] or s[s[FLOOR] + left - 1] > low:
+        found += 1
+    if right == s[HI] or s[s[FLOOR] + right] > low:
+        found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
+    """Whether b may be chosen and comes before `found`: lower first, then by walls or key."""
     if s[s[KIND] + b] != OPEN:
         return False
     before = g[g[BEFORE] + b]
@@ -118,6 +130,10 @@ def better(g, s, b, found):  # type: ignore[no-untyped-def]
         return False
     if found < 0 or s[VARS + b] < s[VARS + found]:
         return True
+    if rule >= FITTING and s[VARS + b] == s[VARS + found]:
+        mine, other = walls(g, s, b), walls(g, s, found)
+        if mine != other:
+            return mine > other
     return s[VARS + b] == s[VARS + found] and s[s[KEY] + b] < s[s[KEY] + found]
 
 
@@ -132,17 +148,17 @@ def choose(g, s, rule):  # type: ignore[no-untyped-def]
     found = -1
     t = s[HOT]
     if t < s[LO] or t >= s[HI] or s[s[COUNT] + t] == 0:
-        t = tightest(s) if rule == TIGHTEST else -1
+        t = tightest(s) if rule % 2 == TIGHTEST else -1
     s[HOT] = -1
     if t >= 0:
         begin = s[MEMBER] + g[g[BASE] + t]
         for i in range(begin, begin + s[s[COUNT] + t]):
-            if better(g, s, s[i], found):
+            if better(g, s, s[i], found, rule):
                 found = s[i]
         if found >= 0:
             return found
     for b in range(g[N]):
-        if g[g[LEFT] + b] >= s[LO] and g[g[RIGHT] + b] <= s[HI] and better(g, s, b, found):
+        if g[g[LEFT] + b] >= s[LO] and g[g[RIGHT] + b] <= s[HI] and better(g, s, b, found, rule):
             found = b
     return found
 
