@@ -14,7 +14,6 @@ from peakfold.analysis import (
     op_facts,
     slot_bytes,
 )
-from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph, Op
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
@@ -22,7 +21,7 @@ from peakfold.planning.parallel import Running, way_of_running, whole_blocks
 from peakfold.planning.plan import BodyPlan, Plan
 from peakfold.planning.storage import Aliasing
 from peakfold.target import Target, load_target
-from peakfold.transform import Fold
+from peakfold.transform import replay
 from peakfold.units import round_up
 
 PlanBody = Callable[[Graph, PlanOptions], Plan]
@@ -78,20 +77,6 @@ def recipe_of(options: PlanOptions) -> tuple[str, ...]:
     return ("fold-weights",) if options.fold_weights else ("fold",)
 
 
-def apply_recipe(graph: Graph, recipe: tuple[str, ...]) -> Graph:
-    """Replay recorded graph steps.
-
-    Raises:
-        InvalidPlan: a step this version does not know.
-    """
-    steps = {"fold": Fold(), "fold-weights": Fold(weights=True)}
-    for name in recipe:
-        if name not in steps:
-            raise InvalidPlan(f"its recipe has the unknown step {name!r}")
-        graph = steps[name](graph)
-    return graph
-
-
 def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     """Make a graph ready for planning.
 
@@ -107,7 +92,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     target = load_target(options.target)
     policies = options.policies(target)
     recipe = recipe_of(options)
-    graph = apply_recipe(source, recipe)
+    graph = replay(source, recipe)
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",

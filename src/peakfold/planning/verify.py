@@ -25,7 +25,7 @@ from peakfold.planning.places import Places
 from peakfold.planning.plan import SCHEMA, Plan
 from peakfold.planning.verify_lanes import LanesJudge
 from peakfold.target import load_target
-from peakfold.transform import Fold
+from peakfold.transform import replay
 from peakfold.units import round_up
 
 
@@ -77,7 +77,7 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
             f"the plan is for another model ({plan.graph.name!r}) or other shapes",
             hint="plan this model again",
         )
-    work = _replay(graph, plan)
+    work = replay(graph, plan.recipe)
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
     target = load_target(plan.target)
@@ -90,15 +90,6 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
         if problem is not None:
             break
     return tuple(done)
-
-
-def _replay(graph: Graph, plan: Plan) -> Graph:
-    steps = {"fold": Fold(), "fold-weights": Fold(weights=True)}
-    for name in plan.recipe:
-        if name not in steps:
-            raise InvalidPlan(f"its recipe has the unknown step {name!r}")
-        graph = steps[name](graph)
-    return graph
 
 
 def _order(case: Case) -> str | None:

@@ -13,12 +13,13 @@ from peakfold.frontends import FORMATS, Bindings, Loaded
 from peakfold.frontends import load as load_file
 from peakfold.ir import Graph
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
-from peakfold.planning.study import apply_recipe, recipe_of
+from peakfold.planning.study import recipe_of
 from peakfold.reports.breakdown import break_down
 from peakfold.reports.documents import verify_document
 from peakfold.reports.results import InspectReport, PlanReport, VerifyReport
 from peakfold.reports.terminal import ModelFacts
 from peakfold.target import load_target
+from peakfold.transform import replay
 from peakfold.units import parse_size
 
 Model = str | Path | Graph | Loaded
@@ -115,7 +116,7 @@ def inspect(
     loaded = _loaded(model, dims, shapes)
     rules = load_target(target)
     recipe = recipe_of(PlanOptions(fold=fold, fold_weights=fold_weights))
-    graph = apply_recipe(loaded.graph, recipe)
+    graph = replay(loaded.graph, recipe)
     index = Index.of(graph)
     found = break_down(index, [op_facts(graph, op, rules) for op in graph.ops])
     facts = ModelFacts(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.fragment import Fragment, bits
-from peakfold.planning.order.ideals import State, run_all, settle
-from peakfold.planning.order.runs import closed_runs
+from peakfold.planning.order.moves import Moves, State, run_all, settle
 
-Runs = tuple[tuple[int, ...], ...]
 WIDTHS = (16, 64, 256, 1024)
 
 
@@ -24,27 +22,33 @@ def search_beam(
         fragment: the ops to order.
         floor: peaks below it count as equal.
         ceiling: states that reach it are dropped.
-        width: states kept a level.
+        width: states kept a level at most; fewer where the effort would not last.
         effort: when it ends, there is no result.
 
     Returns:
         Numbers of the fragment's ops in the order they run, or `None`.
     """
-    runs = closed_runs(fragment)
-    first, moves = settle(
-        fragment, State(0, fragment.ready_at_first(), fragment.start, floor), effort
-    )
-    came: dict[int, tuple[int, tuple[int, ...]]] = {first.done: (0, moves)}
+    moves = Moves.of(fragment)
+    root = State(0, fragment.ready_at_first(), fragment.start, floor)
+    first, ran_first = settle(fragment, moves, root, root, (), effort)
+    came: dict[int, tuple[int, tuple[int, ...]]] = {first.done: (0, ran_first)}
     count = len(fragment.ops)
     levels: list[dict[int, State]] = [{} for _ in range(count + 1)]
     levels[first.done.bit_count()][first.done] = first
+    begun, expanded = effort.left, 0
     for size in range(count):
-        kept = sorted(levels[size].values(), key=lambda s: (s.peak, s.live, s.done))[:width]
+        wide = width
+        if expanded:
+            # As wide as lets the beam reach the end with what is left.
+            each = (begun - effort.left) / expanded
+            wide = min(width, max(1, int(effort.left / (count - size) / each)))
+        kept = sorted(levels[size].values(), key=lambda s: (s.peak, s.live, s.done))[:wide]
         levels[size] = {}
         for state in kept:
             if not effort.spend(state.ready.bit_count()):
                 return None
-            for after, ran in _children(fragment, runs, state, ceiling, effort):
+            expanded += 1
+            for after, ran in _children(fragment, moves, state, ceiling, effort):
                 level = levels[after.done.bit_count()]
                 known = level.get(after.done)
                 if known is None or after.peak < known.peak:
@@ -54,14 +58,15 @@ def search_beam(
 
 
 def _children(
-    fragment: Fragment, runs: Runs, state: State, ceiling: int, effort: Effort
+    fragment: Fragment, moves: Moves, state: State, ceiling: int, effort: Effort
 ) -> list[tuple[State, tuple[int, ...]]]:
     found: list[tuple[State, tuple[int, ...]]] = []
     for op in bits(state.ready):
-        after = run_all(fragment, state, runs[op])
+        ran = moves.runs[op]
+        after = run_all(fragment, state, ran)
         if after.peak < ceiling:
-            settled, moves = settle(fragment, after, effort)
-            found.append((settled, runs[op] + moves))
+            settled, more = settle(fragment, moves, state, after, ran, effort)
+            found.append((settled, ran + more))
     return found
 
 

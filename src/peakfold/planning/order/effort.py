@@ -43,8 +43,14 @@ class Effort:
         return not self.late and self.used < self._limit
 
     @contextmanager
-    def share(self, steps: int) -> Iterator[Effort]:
-        """At most so many of the steps that are left, for one part of the search."""
+    def share(self, part: float) -> Iterator[Effort]:
+        """At most a part of the steps that are left, between 0 and 1."""
+        with self.at_most(int(self.left * part)):
+            yield self
+
+    @contextmanager
+    def at_most(self, steps: int) -> Iterator[Effort]:
+        """At most so many of the steps that are left."""
         limit = self._limit
         self._limit = min(limit, self.used + steps)
         try:

@@ -26,8 +26,8 @@ Progress = Callable[[int, int], None]
 
 # Pieces of more ops are not held as bit sets whole: windows and list orders serve them.
 _WHOLE = 3_000
-# Parts of the effort: a first exact try at each piece, a beam, and windows at each piece.
-_FIRST, _BEAM, _WINDOWS = 0.1, 0.15, 0.25
+# Parts of the effort left: a first exact try at a piece, a beam, and windows over it.
+_FIRST, _BEAM, _WINDOWS = 0.35, 0.25, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +176,13 @@ class _Search:
 
     def run(self) -> None:
         """Work on the worst piece that is not proven, with ever stronger means."""
-        whole = self.effort.left
         for piece in self._open():
             self._bound_piece(piece)
-        self._each(partial(self._exact, steps=int(whole * _FIRST)))
+        self._each(partial(self._exact, share=_FIRST))
         for width in WIDTHS:
-            self._each(partial(self._beam, width=width, steps=int(whole * _BEAM)))
-        self._each(partial(self._windows, steps=int(whole * _WINDOWS)))
-        self._each(partial(self._exact, steps=self.effort.left))
+            self._each(partial(self._beam, width=width, share=_BEAM))
+        self._each(partial(self._windows, share=_WINDOWS))
+        self._each(partial(self._exact, share=1.0))
 
     def _each(self, work: Callable[[_Piece], None]) -> None:
         """Do some work on every open piece, the worst first; a piece may close others."""
@@ -205,27 +204,27 @@ class _Search:
             piece.bound = max(piece.bound, fragment_bound(fragment))
             self.effort.spend(len(fragment.ops))
 
-    def _exact(self, piece: _Piece, steps: int) -> None:
+    def _exact(self, piece: _Piece, share: float) -> None:
         if piece.end - piece.begin > _WHOLE:
             return
         fragment = self.line.fragment(piece.begin, piece.end)
-        with self.effort.share(steps):
+        with self.effort.share(share):
             found = search_ideals(fragment, self.bound, self._peak(piece), self.effort)
         # Peaks up to the graph's bound are not told apart, so this is a bound of the graph.
         piece.bound = max(piece.bound, found.bound)
         self._take(piece, fragment, found.order, "exact")
 
-    def _beam(self, piece: _Piece, width: int, steps: int) -> None:
+    def _beam(self, piece: _Piece, width: int, share: float) -> None:
         if piece.end - piece.begin > _WHOLE:
             return
         fragment = self.line.fragment(piece.begin, piece.end)
-        with self.effort.share(steps):
+        with self.effort.share(share):
             order = search_beam(fragment, self.bound, self._peak(piece), width, self.effort)
         self._take(piece, fragment, order, f"beam {width}")
 
-    def _windows(self, piece: _Piece, steps: int) -> None:
+    def _windows(self, piece: _Piece, share: float) -> None:
         before = self._peak(piece)
-        with self.effort.share(steps):
+        with self.effort.share(share):
             improve_windows(self.line, piece.begin, piece.end, self.bound, self.effort, self.seed)
         if self._peak(piece) < before:
             piece.method = "windows"

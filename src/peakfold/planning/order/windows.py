@@ -59,10 +59,10 @@ def _lower_peak(line: Line, begin: int, end: int, floor: int, effort: Effort) ->
         low = max(begin, at - (2 * width) // 3)
         high = min(end, low + width)
         fragment = line.fragment(low, high)
-        with effort.share(_STEPS):
+        with effort.at_most(_STEPS):
             order = search_ideals(fragment, floor, peak, effort).order
         if order is None and width > _WIDTHS[1]:
-            with effort.share(_STEPS):
+            with effort.at_most(_STEPS):
                 order = search_beam(fragment, floor, peak, _BEAM, effort)
         if order is not None:
             line.rewrite(low, fragment, order)

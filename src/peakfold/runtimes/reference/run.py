@@ -13,7 +13,6 @@ from peakfold.errors import InvalidPlan, ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
-from peakfold.planning.study import apply_recipe
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.feeds import random_weights
 from peakfold.runtimes.reference.lanes import Lanes, run_lanes
@@ -22,6 +21,7 @@ from peakfold.runtimes.reference.onnx_program import Source
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
 from peakfold.runtimes.reference.program import Program, Value
 from peakfold.runtimes.reference.standin import byte_program
+from peakfold.transform import replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def load_program(
             f"the plan is for another model ({plan.graph.name!r}) or other shapes",
             hint="plan this model again",
         )
-    work = apply_recipe(graph, tuple(plan.recipe))
+    work = replay(graph, tuple(plan.recipe))
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
     path = Path(model_path)
@@ -152,7 +152,8 @@ def judge(
     if plan.graph.digest != program.graph.digest:
         raise InvalidPlan(f"the plan is for another graph ({plan.graph.name!r})")
     begin = time.perf_counter()
-    run = ArenaRun(program, plan, Memory.of(program.graph, plan), measure=lanes is None)
+    memory = Memory.of(program.graph, plan)
+    run = ArenaRun(program, plan, memory, given=expected.given, measure=lanes is None)
     outputs: dict[str, Value] = {}
     failure = ""
     try:
