@@ -18,8 +18,7 @@ from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
 from peakfold.runtimes.reference.program import Program
 from peakfold.runtimes.reference.run import judge, load_program
 from peakfold.runtimes.reference.standin import byte_program
-
-from ..frontends.models import read
+from tests.frontends.models import read
 
 replace = msgspec.structs.replace
 
@@ -45,9 +44,7 @@ def case_of(
     loaded: Loaded, options: PlanOptions | None = None, seed: int = 0, randomise: bool = False
 ) -> Case:
     plan = make_plan(loaded.graph, options, loaded.bindings).plan
-    program = load_program(
-        loaded.path, loaded.graph, plan, seed=seed, randomise_weights=randomise
-    )
+    program = load_program(loaded.path, loaded.graph, plan, seed=seed, randomise_weights=randomise)
     return Case(loaded.graph, program, ordinary_run(program), plan)
 
 

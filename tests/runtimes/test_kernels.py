@@ -31,9 +31,7 @@ def ours(node: onnx.NodeProto, opset: int = 17) -> Kernel | None:
 def theirs(node: onnx.NodeProto, args: list[np.ndarray], opset: int = 17) -> np.ndarray:
     empty = helper.make_empty_tensor_value_info
     graph = helper.make_graph([node], "g", [empty(n) for n in node.input], [empty("y")])
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8
-    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     return ReferenceEvaluator(model).run(None, dict(zip(node.input, args, strict=True)))[0]
 
 

@@ -44,6 +44,7 @@ class ArenaRun:
         memory: Memory,
         feeds: Mapping[str, Value] | None = None,
         *,
+        given: Mapping[str, bytes] | None = None,
         measure: bool = False,
     ) -> None:
         self.program = program
@@ -68,9 +69,9 @@ class ArenaRun:
             for step in {piece.stop for piece in buffer.live}:
                 self._ends.setdefault(step, []).append(buffer)
         self._guarded: dict[str, bytes] = {}
-        self._put_inputs()
+        self._put_inputs({} if given is None else given)
 
-    def _put_inputs(self) -> None:
+    def _put_inputs(self, given: Mapping[str, bytes]) -> None:
         """Inputs and parameters go where the plan says; what must survive is fingerprinted."""
         kept = self.plan.policies.inputs != "reusable"
         for name, value in {**self.program.statics, **self.feeds}.items():
@@ -78,12 +79,10 @@ class ArenaRun:
             where = self.memory.places.of.get(name)
             if where is not None:
                 self._view(name, where)[...] = value
-            elif static or is_opaque(self.graph[name]):
-                self.objects[name] = read_only(value)
             else:
-                raise InvalidPlan(f"input {name!r} has no place")
+                self.objects[name] = read_only(value)
             if kept or static:
-                self._guarded[name] = digest(self.value(name))
+                self._guarded[name] = given.get(name) or digest(self.value(name))
 
     def guards_broken(self) -> list[str]:
         """Inputs and parameters that are no longer what they were."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph, effect_edges
-from peakfold.planning.plan import PlannedBuffer
+from peakfold.planning.plan import Plan, PlannedBuffer
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.memory import POISON
+
+_FREE_LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,47 +102,93 @@ def _require_no_cycle(graph: Graph, before: list[set[int]]) -> None:
 
 
 class _Burial:
-    """Poisons a buffer once every op that touches it is done, in whatever order that was."""
+    """Poisons bytes once every op that touches a tensor in them is done, in whatever order."""
 
     def __init__(self, run: ArenaRun) -> None:
         self.run = run
         self.lock = threading.Lock()
-        self.pending: dict[int, set[int]] = {}
+        # Per byte range of the arena the ops still to come; per op the ranges it touches.
+        self.pending: list[tuple[slice, set[int]]] = []
         self.touched: dict[int, list[int]] = {}
         kept = set(run.graph.outputs)
         kept |= set(run.graph.inputs) if run.plan.policies.inputs == "pinned" else set()
-        for number, buffer in enumerate(run.plan.buffers):
-            names = {place.tensor for place in buffer.tensors}
-            if buffer.what != "copy" and not names & kept:
-                self._watch(number, buffer, names)
+        users: dict[str, set[int]] = {}
+        for at, op in enumerate(run.graph.ops):
+            for name in (*op.operands, *op.results):
+                users.setdefault(name, set()).add(at)
+        for buffer in run.plan.buffers:
+            if buffer.what == "workspace" and buffer.op is not None:
+                self._watch(slice(buffer.offset, buffer.offset + buffer.size), {buffer.op})
+            elif buffer.what == "tensor":
+                self._watch_tensors(buffer, users, kept)
 
-    def _watch(self, number: int, buffer: PlannedBuffer, names: set[str]) -> None:
-        graph = self.run.graph
-        ops = {
-            at for at, op in enumerate(graph.ops)
-            if names.intersection(op.operands) or names.intersection(op.results)
-        }  # fmt: skip
-        ops |= set() if buffer.op is None else {buffer.op}
-        self.pending[number] = ops
+    def _watch_tensors(
+        self, buffer: PlannedBuffer, users: Mapping[str, set[int]], kept: set[str]
+    ) -> None:
+        places = buffer.tensors
+        edges = sorted({e for p in places for e in (p.offset, p.offset + p.nbytes)})
+        for low, high in pairwise(edges):
+            here = [p.tensor for p in places if p.offset <= low and high <= p.offset + p.nbytes]
+            if here and not kept.intersection(here):
+                ops = set().union(*(users.get(name, set()) for name in here))
+                self._watch(slice(buffer.offset + low, buffer.offset + high), ops)
+
+    def _watch(self, where: slice, ops: set[int]) -> None:
         for at in ops:
-            self.touched.setdefault(at, []).append(number)
+            self.touched.setdefault(at, []).append(len(self.pending))
+        self.pending.append((where, ops))
 
     def done(self, at: int) -> None:
         """Note that an op is done; called before others may know."""
         with self.lock:
             for number in self.touched.get(at, ()):
-                self.pending[number].discard(at)
-                if not self.pending[number]:
-                    buffer = self.run.plan.buffers[number]
-                    self.run.memory.arena[buffer.offset : buffer.offset + buffer.size] = POISON
+                where, ops = self.pending[number]
+                ops.discard(at)
+                if not ops:
+                    self.run.memory.arena[where] = POISON
 
 
-def run_lanes(run: ArenaRun, lanes: Lanes, seed: int, delay: float = 0.002) -> None:
+def planned_lanes(graph: Graph, plan: Plan, seed: int) -> tuple[Lanes | None, list[int]]:
+    """The lanes a plan asks for, and an order of its ops for them.
+
+    A plan for free lanes must be right in any order that the graph (and what the plan added)
+    allows: one such order and lanes for it are drawn by the seed.
+
+    Args:
+        graph: the planned graph.
+        plan: the plan.
+        seed: of the order and the lanes of a free plan.
+
+    Returns:
+        No lanes for a serial plan.
+    """
+    added = tuple((one, two) for one, two in plan.added)
+    if plan.lanes != "free":
+        serial = plan.lanes == 1 or not plan.lane
+        return (None if serial else Lanes(tuple(plan.lane), added)), list(plan.order)
+    rng = np.random.default_rng(seed)
+    alone = Lanes(tuple(range(len(graph.ops))), added)
+    before = predecessors(graph, list(plan.order), alone)
+    order: list[int] = []
+    done: set[int] = set()
+    ready = [at for at in plan.order if not before[at]]
+    while ready:
+        at = ready.pop(int(rng.integers(len(ready))))
+        order.append(at)
+        done.add(at)
+        ready = [n for n in plan.order if n not in done and before[n] <= done]
+    return Lanes(tuple(rng.integers(0, _FREE_LANES, len(graph.ops)).tolist()), added), order
+
+
+def run_lanes(
+    run: ArenaRun, lanes: Lanes, order: Sequence[int], seed: int, delay: float = 0.002
+) -> None:
     """Run every op in its lane's thread, each after a random delay.
 
     Args:
         run: the run, its inputs in place.
         lanes: the lanes and further waits.
+        order: of the ops; each lane follows it.
         seed: of the delays.
         delay: the longest delay, seconds.
 
@@ -147,7 +196,7 @@ def run_lanes(run: ArenaRun, lanes: Lanes, seed: int, delay: float = 0.002) -> N
         InvalidPlan: lanes that cannot run, see `predecessors`.
         Exception: the first that a kernel raised.
     """
-    before = predecessors(run.graph, run.plan.order, lanes)
+    before = predecessors(run.graph, list(order), lanes)
     done = [threading.Event() for _ in run.graph.ops]
     failed: list[Exception] = []
     burial = _Burial(run)
@@ -167,10 +216,9 @@ def run_lanes(run: ArenaRun, lanes: Lanes, seed: int, delay: float = 0.002) -> N
                     failed.append(error)
                 done[at].set()
 
-    by_lane: Mapping[int, list[int]] = {
-        lane: [at for at in run.plan.order if lanes.lane[at] == lane]
-        for lane in sorted(set(lanes.lane))
-    }
+    by_lane: dict[int, list[int]] = {}
+    for at in order:
+        by_lane.setdefault(lanes.lane[at], []).append(at)
     threads = [threading.Thread(target=work, args=item) for item in by_lane.items()]
     for thread in threads:
         thread.start()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakfold.analysis.index import is_opaque
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph
 from peakfold.planning.places import ARENA, Location, Places
@@ -39,9 +40,9 @@ def digest(value: object) -> bytes:
     """
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
         data: Any = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        return hashlib.blake2b(data, digest_size=16).digest()
+        return hashlib.sha256(data).digest()
     text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.sha256(text.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +91,9 @@ class Memory:
             )
         arena = aligned_bytes(plan.arena_bytes) if arena is None else arena[: plan.arena_bytes]
         memory = cls(graph, arena, external, places)
+        for tensor in graph.tensors:
+            if not (tensor.role.static or is_opaque(tensor) or tensor.name in places.of):
+                raise InvalidPlan(f"tensor {tensor.name!r} has no place")
         for table in (places.of, places.copies):
             for name, where in table.items():
                 memory._require_inside(f"tensor {name!r}", where)

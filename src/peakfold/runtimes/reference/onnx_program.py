@@ -39,12 +39,13 @@ class _Recorder(Scope):
     nodes: dict[tuple[str, ...], NodeProto] = field(default_factory=dict)
     inner: dict[tuple[str, ...], list[_Recorder]] = field(default_factory=dict)
     walked: list[_Recorder] = field(default_factory=list)
+    known: tuple[GraphProto | None, dict[tuple[str, ...], NodeProto]] = (None, {})
 
     def add(self, op: Op) -> None:
         """Append a finished op and its node."""
-        self.nodes[op.outputs] = next(
-            node for node in self.proto.node if tuple(node.output) == op.outputs
-        )
+        if self.known[0] is not self.proto:  # an inlined branch is walked as a graph of its own
+            self.known = self.proto, {tuple(node.output): node for node in self.proto.node}
+        self.nodes[op.outputs] = self.known[1][op.outputs]
         # A loop's body may have been walked more than once; the last walk made the region.
         self.inner[op.outputs] = self.walked[len(self.walked) - len(op.regions) :]
         self.walked.clear()

@@ -22,10 +22,12 @@ class Expected:
     Attributes:
         outputs: values of the graph's outputs.
         made: fingerprint of every result.
+        given: fingerprint of every input and static value, before anything ran.
     """
 
     outputs: dict[str, Value] = field(default_factory=dict)
     made: dict[str, bytes] = field(default_factory=dict)
+    given: dict[str, bytes] = field(default_factory=dict)
 
 
 def ordinary_run(program: Program, feeds: Mapping[str, Value] | None = None) -> Expected:
@@ -45,6 +47,8 @@ def ordinary_run(program: Program, feeds: Mapping[str, Value] | None = None) -> 
         for name in op.operands:
             uses[name] = uses.get(name, 0) + 1
     expected = Expected()
+    if feeds is None:  # a body's are guarded by the graph around it
+        expected.given.update((name, digest(value)) for name, value in values.items())
     for at, op in enumerate(graph.ops):
         args = [read_only(values[name]) if name else None for name in slots(op)]
         results = _results(program, at, op, args)

@@ -15,7 +15,7 @@ from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.feeds import random_weights
-from peakfold.runtimes.reference.lanes import Lanes, run_lanes
+from peakfold.runtimes.reference.lanes import Lanes, planned_lanes, run_lanes
 from peakfold.runtimes.reference.memory import Memory, digest
 from peakfold.runtimes.reference.onnx_program import Source
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
@@ -74,7 +74,8 @@ def run_plan(
         graph: as loaded from it with the plan's own bindings.
         plan: the plan.
         seed: of the inputs (and weights, and delays of lanes).
-        lanes: run ops in threads; by default one after another in the plan's order.
+        lanes: run ops in threads; by default as the plan says, which is one after another in
+            its order unless it was made for several lanes.
         randomise_weights: replace trained floating weights by random ones.
 
     Raises:
@@ -143,8 +144,8 @@ def judge(
         program: what to compute.
         plan: how to lay it out.
         expected: what an ordinary run of the program made.
-        lanes: run ops in threads.
-        seed: of the delays of lanes.
+        lanes: run ops in threads; by default as the plan says.
+        seed: of the delays of lanes, and of the order of a plan for free lanes.
 
     Raises:
         InvalidPlan: the plan cannot be laid out in memory, or its lanes wait for each other.
@@ -153,6 +154,9 @@ def judge(
         raise InvalidPlan(f"the plan is for another graph ({plan.graph.name!r})")
     begin = time.perf_counter()
     memory = Memory.of(program.graph, plan)
+    order = list(plan.order)
+    if lanes is None:
+        lanes, order = planned_lanes(program.graph, plan, seed)
     run = ArenaRun(program, plan, memory, given=expected.given, measure=lanes is None)
     outputs: dict[str, Value] = {}
     failure = ""
@@ -162,7 +166,7 @@ def judge(
                 for at in run.run_order():
                     run.step(at)
             else:
-                run_lanes(run, lanes, seed)
+                run_lanes(run, lanes, order, seed)
             outputs = run.finish()
     except InvalidPlan:
         raise

@@ -82,8 +82,9 @@ def _result(op: Op, facts: Facts, position: int, tensor: Tensor, args: Args) -> 
     if position == 0 and len(facts.parts) == len(slots(op)) and facts.parts:
         return _joined(facts, args, size)
     if position == 0 and _elementwise(facts, args, size):
-        return _mixed(facts, args, size)
-    noise = np.arange(size, dtype=np.uint32) * _STEP + np.uint32(_sum(args) + position)
+        return _mixed(op, facts, args, size)
+    total = _sum([op.name, *args]) + position
+    noise = np.arange(size, dtype=np.uint32) * _STEP + np.uint32(total)
     return (noise >> np.uint32(11)).astype(np.uint8)
 
 
@@ -99,10 +100,10 @@ def _elementwise(facts: Facts, args: Args, size: int) -> bool:
     return any(isinstance(args[at], np.ndarray) and args[at].size == size for at in facts.inplace)
 
 
-def _mixed(facts: Facts, args: Args, size: int) -> Array:
+def _mixed(op: Op, facts: Facts, args: Args, size: int) -> Array:
     """Byte k of the result from byte k of operands; shorter ones are repeated."""
     out = np.ones(size, np.uint8)
-    rest: list[Any] = []
+    rest: list[Any] = [op.name]  # two ops of one kind on one operand make different values
     for at, arg in enumerate(args):
         if at in facts.inplace and isinstance(arg, np.ndarray) and arg.size:
             out += np.resize(arg, size) * np.uint8(2 * at + 3)
