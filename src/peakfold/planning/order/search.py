@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
+from peakfold.analysis import any_order_bound
 from peakfold.planning.order.beam import WIDTHS, search_beam
 from peakfold.planning.order.bounds import fragment_bound, neighbour_bound
 from peakfold.planning.order.cuts import forced_cuts
@@ -37,7 +38,8 @@ class OrderResult:
     Attributes:
         order: op ids in the order they run.
         peak: bytes alive at its worst step, as `simulate` counts them.
-        bound: no order of the graph has a lower peak, under the same aliasing.
+        bound: no order of the graph has a lower peak, under the same aliasing; arenas have a
+            bound of their own besides, `Study.any_order`.
         optimal: `peak` is the lowest of all orders; it equals `bound`.
         method: what found the order of the piece where the peak is.
         nodes: steps of search spent.
@@ -101,7 +103,9 @@ def best_order(
     peak = replace(study, order=order).play(aliasing).peak
     if peak >= file_peak:
         order, peak, method = study.order, file_peak, "file"
-    bound = max(study.any_order, search.bound if model.sound else 0)
+    # Unpadded, since a slice inside its base is alive without padding.
+    unpadded = any_order_bound(study.index, replace(study.policies, align=1), study.facts)
+    bound = max(unpadded, search.bound if model.sound else 0)
     return OrderResult(
         order=order, peak=peak, bound=bound, optimal=peak == bound, method=method,
         nodes=effort.used, file_peak=file_peak, late=effort.late,

@@ -1,0 +1,72 @@
+"""The model behind a bound for plans that may build concatenations in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from peakfold.analysis import Facts
+from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.model import Model, build_model
+from peakfold.planning.order.search import _Search, sharing_of
+from peakfold.planning.study import Study
+
+
+def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
+    """The model in which a concatenation that might be built in place never copies.
+
+    Built in place, the parts of a concatenation lie in its result, so the two count once in
+    its step, and a part that is read later is still there. Here the parts count nothing beside
+    the result in that step, and nothing at all after it. Whichever concatenations a plan takes
+    in, and in whatever order, it has at least this model's live bytes in every step: copying
+    adds to them, and so does keeping a part longer than its result. A part of two
+    concatenations counts only in the step that makes it, since either may take it in.
+
+    Args:
+        model: the strips of the graph.
+        facts: per op, what registry and target allow.
+
+    Example:
+        >>> from peakfold.analysis import Index, Policies, op_facts
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.target import load_target
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[1,4]\\na: int8[1,4] = opaque(x)\\n"
+        ...     "b: int8[1,4] = opaque(x)\\nc: int8[2,4] = concat(a, b, axis=0)\\noutput c")
+        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
+        >>> model = build_model(Index.of(g), Policies(align=1), facts, Aliasing())
+        >>> model.fresh, without_copies(model, facts).fresh
+        ([4, 4, 8], [4, 4, 0])
+    """
+    fresh = list(model.fresh)
+    taken: dict[int, list[int]] = {}
+    for op, fact in enumerate(facts):
+        parts = model.reads[op]
+        if not fact.parts or any(model.kept[strip] for strip in parts):
+            continue  # what must survive the run cannot move into a result
+        for strip in parts:
+            taken.setdefault(strip, []).append(op)
+        fresh[op] = max(0, fresh[op] - sum(model.weight[strip] for strip in parts))
+    readers = list(model.readers)
+    for strip, ops in taken.items():
+        readers[strip] = tuple(ops) if len(ops) == 1 else ()
+    reads: list[list[int]] = [[] for _ in range(model.ops)]
+    for strip, those in enumerate(readers):
+        for op in those:
+            reads[op].append(strip)
+    return replace(model, readers=readers, fresh=fresh, reads=[tuple(r) for r in reads])
+
+
+def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:
+    """Bytes that no order goes below, whichever concatenations are built in place.
+
+    Args:
+        study: the prepared graph; its options say which sharing there is.
+        time_limit: seconds, which buy a fixed number of search steps.
+        seed: of random moves.
+    """
+    model = build_model(study.index, study.policies, study.facts, sharing_of(study))
+    search = _Search(without_copies(model, study.facts), Effort(time_limit), seed, None)
+    search.run()
+    return search.bound if model.sound else 0
