@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from peakfold.planning.layouts import make_layout
-from peakfold.planning.order import best_order
+from peakfold.planning.order import best_order, bound_without_copies
 from peakfold.planning.parallel import way_of_running
 from peakfold.planning.study import Study
 
@@ -15,16 +15,18 @@ def with_best_order(study: Study) -> Study:
 
     The search looks for the lowest peak of live bytes under in-place results and views; each
     order it brings is then laid out with zero-copy concatenations chosen for it and packed, so
-    the result is never worse than the file's order with any of these alone.
-
-    Its bound holds for all orders while concatenations copy. Where a concatenation could be
-    built in place, only the bound that allows for that remains.
+    the result is never worse than the file's order with any of these alone. Where a
+    concatenation might be built in place, the bound is searched once more with all copies of
+    concatenations left out.
     """
     options = study.options
     found = best_order(study, time_limit=options.time_limit, seed=options.seed)
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views
-    if not (zero_copy and any(fact.parts for fact in study.facts)):
-        study = replace(study, any_order=max(study.any_order, found.bound))
+    if zero_copy and any(fact.parts for fact in study.facts):
+        bound = bound_without_copies(study, time_limit=options.time_limit, seed=options.seed)
+    else:
+        bound = found.bound
+    study = replace(study, any_order=max(study.any_order, bound))
     if found.order == study.order:
         return study
     running = way_of_running(study.index, found.order, 1)
