@@ -41,7 +41,7 @@ def input_values(graph: Graph, seed: int) -> dict[str, Value]:
 
     Floating values are standard normal, bytes cover their range, wide integers are 0 or 1
     (positions, lengths and flags stay legal) or, where an op reads them as positions, below
-    the length of what they index. The trips of a loop are at most 3.
+    the length of what they index. The trips of a loop are at most 3, and it starts.
 
     Args:
         graph: the graph.
@@ -73,6 +73,8 @@ def _input(graph: Graph, tensor: Tensor, seed: int) -> Value:
     if dtype.kind in "iu":
         return rng.integers(0, _below(graph, tensor, dtype), shape, dtype=np.int64).astype(dtype)
     if dtype.kind == "b":
+        if any(op.kind == "loop" and tensor.name == op.inputs[1] for op in graph.ops):
+            return np.ones(shape, dtype)
         return rng.integers(0, 2, shape).astype(dtype)
     value: Any = rng.standard_normal(shape)
     if dtype.kind == "c":
