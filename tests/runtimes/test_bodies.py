@@ -70,9 +70,8 @@ SCAN = model(
     }"""
 )
 NESTED = model(
-    """g (bool c, float[4] x) => (float[4] y) <int64 trips = {3}> {
+    """g (bool c, float[4] x) => (float[4] y) <int64 trips = {3}, bool true = {1}> {
       h = Exp(x)
-      true = Cast<to = 9>(c)
       y = Loop(trips, true, x) <
         body = step (int64 i, bool go, float[4] v) => (bool more, float[4] w) {
           more = Identity(go)
