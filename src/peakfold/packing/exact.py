@@ -32,8 +32,8 @@ from peakfold.packing.model import Model, preferences, ranks, rounds
 from peakfold.packing.problem import FREE, Int64
 
 PORTFOLIO = (
-    (TIGHTEST, "size"),
     (LOWEST, "steps"),
+    (TIGHTEST, "size"),
     (TIGHTEST + FITTING, "sections"),
     (TIGHTEST, "area"),
     (LOWEST + FITTING, "size"),
@@ -52,7 +52,7 @@ PORTFOLIO = (
 generated instances (perfect packings, and the same with 3 and 6 % of the buffers taken out);
 the rest solved one more of 26 fresh ones."""
 
-NOISE = (0.0, 0.3, 1.0)
+NOISE = (0.0, 0.3, 1.0, 0.1, 0.03)
 FIRST_BUDGET, GROWTH = 500, 1.3
 SLICE = 200_000
 MEMO = 1 << 19

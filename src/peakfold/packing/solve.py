@@ -29,7 +29,7 @@ PLAIN_LIMIT = 2_000
 JUDGED = 100_000
 """Up to this many buffers `pack` runs the judge on its own result before returning it."""
 FAST_TRIES = 400
-FAST_SHARE = 0.5
+FAST_SHARE = 0.25
 LADDER = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)
 FIRST_NODES = 20_000
 
