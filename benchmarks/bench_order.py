@@ -19,11 +19,12 @@ from time import perf_counter
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_scale import lines
+from tests.planning.order.nets import NETS, nasnet, random_dag, series_parallel
+from tests.planning.order.tools import shared_study, study_of
+
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning.order import best_order
 from peakfold.planning.study import Study
-from tests.planning.order.nets import NETS, nasnet, random_dag, series_parallel
-from tests.planning.order.tools import shared_study, study_of
 
 FOLDER = Path(__file__).parents[2] / "shared" / "models" / "onnx"
 

@@ -39,11 +39,13 @@ class Aliasing:
         inplace: run ops in place where rules allow it.
         views: alias re-readings of bytes.
         homes: concatenation ops whose parts are written straight into the result.
+        copied: views (tensor ids) to be materialised all the same.
     """
 
     inplace: bool = True
     views: bool = True
     homes: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class _Builder:
                 continue
             tensor, host = self.index.id_of[name], self.index.id_of[source]
             if self.result.of[tensor] >= 0 or host in self.index.opaque:
+                continue
+            if tensor in self.aliasing.copied:
                 continue
             if self.result.of[host] < 0:
                 self._own(host, True)  # a parameter: its bytes are nobody's arena

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -58,8 +59,6 @@ def test_chains_and_branches_with_scratch_and_in_place_ops(
 
 
 def _chains(seed: int, size: int) -> Graph:
-    import random
-
     rng = random.Random(seed)
     size = min(size, 8)
     lines = ["peakfold-graph 1", "input x: uint8[4]"]

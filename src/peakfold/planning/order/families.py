@@ -107,6 +107,8 @@ class _Finder:
             tensor, host = self.index.id_of[name], self.index.id_of[source]
             if self.found.root[tensor] >= 0 or host in self.index.opaque:
                 continue
+            if tensor in self.aliasing.copied:
+                continue
             if self.found.root[host] < 0:
                 self.found.own(host, True)
             if self._may_view(tensor, host, view.offset):

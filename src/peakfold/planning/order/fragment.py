@@ -111,7 +111,7 @@ def cut_out(
         tuple(
             _union(readers[s] for s in strips) & ~(1 << at)
             for strips in model.hosts[op]
-            if all(readers[s] for s in strips)
+            if all(readers.get(s) for s in strips)
         )
         for at, op in enumerate(ops)
     )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from peakfold.analysis import Facts
+from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.model import Model, build_model
-from peakfold.planning.order.search import _Search, sharing_of
+from peakfold.planning.order.search import _Search
 from peakfold.planning.study import Study
 
 

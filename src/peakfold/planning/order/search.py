@@ -10,6 +10,7 @@ from itertools import pairwise
 from peakfold.analysis import any_order_bound
 from peakfold.planning.order.beam import WIDTHS, search_beam
 from peakfold.planning.order.bounds import fragment_bound, neighbour_bound
+from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.cuts import forced_cuts
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.fragment import Fragment
@@ -58,7 +59,12 @@ class OrderResult:
 
 
 def best_order(
-    study: Study, *, time_limit: float, seed: int, progress: Progress | None = None
+    study: Study,
+    *,
+    time_limit: float,
+    seed: int,
+    progress: Progress | None = None,
+    aliasing: Aliasing | None = None,
 ) -> OrderResult:
     """Find the order of a graph's ops whose peak of live bytes is lowest.
 
@@ -75,6 +81,7 @@ def best_order(
         time_limit: seconds; 0 takes the best list order.
         seed: of random moves.
         progress: told of every step forward.
+        aliasing: the sharing to search under; what the study's options allow by default.
 
     Raises:
         ModelError: the graph's own order breaks an edge.
@@ -93,7 +100,7 @@ def best_order(
         >>> found.file_peak, found.peak, found.order, found.optimal
         (81, 42, (0, 2, 1, 3, 4), True)
     """
-    aliasing = sharing_of(study)
+    aliasing = sharing_of(study) if aliasing is None else aliasing
     effort = Effort(time_limit)
     model = build_model(study.index, study.policies, study.facts, aliasing)
     search = _Search(model, effort, seed, progress)
@@ -110,21 +117,6 @@ def best_order(
         order=order, peak=peak, bound=bound, optimal=peak == bound, method=method,
         nodes=effort.used, file_peak=file_peak, late=effort.late,
     )  # fmt: skip
-
-
-def sharing_of(study: Study) -> Aliasing:
-    """The sharing inside storages that a study's options and target allow.
-
-    More of it never costs live bytes, whatever the order: a view adds no bytes while its base
-    is alive and keeps alive only the bytes it covers, which a copy would take elsewhere; a
-    result in place takes no bytes in its step that it would not take beside. So `best_order`
-    need not choose; what remains of the choice is for shared objects, which are whole.
-
-    Args:
-        study: the prepared graph.
-    """
-    options = study.options
-    return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
 
 
 @dataclass(slots=True, eq=False)
