@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from peakfold.cli import options as opt
 from peakfold.cli.output import color, emit, width, working
 from peakfold.errors import InvalidPlan
 
+if TYPE_CHECKING:
+    from peakfold.reports.payload import CheckRecord
+
 
 @opt.verb("verify", example="peakfold verify model.onnx model.plan.json")
 @opt.model_argument
 @click.argument("plan", metavar="PLAN")
+@click.option(
+    "--run",
+    is_flag=True,
+    help="Also run the model as planned, in one arena, and compare with an ordinary run.",
+)
 @opt.json_option
 @opt.quiet_option
-def command(model: str, plan: str, as_json: bool, quiet: bool) -> int:
+def command(model: str, plan: str, run: bool, as_json: bool, quiet: bool) -> int:
     """Check PLAN against MODEL, by code that shares nothing with the planner.
 
     MODEL is loaded with the numbers the plan records; the plan of another model is refused.
@@ -22,10 +32,15 @@ def command(model: str, plan: str, as_json: bool, quiet: bool) -> int:
     """
     from peakfold.reports import documents, face
     from peakfold.reports.payload import CheckRecord, to_json
+    from peakfold.reports.results import VerifyReport
 
     try:
         with working("checking", quiet=quiet):
             report = face.verify(model, plan)
+        if run and report.ok:  # a plan that is wrong on paper is not run
+            with working("running", quiet=quiet):
+                checks = [*report.document.checks, _run(model, plan)]
+            report = VerifyReport(documents.verify_document(checks))
     except InvalidPlan as error:
         if as_json:  # a refusal is a result, too
             refusal = CheckRecord(name="plan is for this model", ok=False, detail=str(error))
@@ -36,3 +51,15 @@ def command(model: str, plan: str, as_json: bool, quiet: bool) -> int:
         failed = [check.name for check in report.document.checks if not check.ok]
         raise InvalidPlan(f"failed: {', '.join(failed) or 'nothing was checked'}", where=plan)
     return 0
+
+
+def _run(model: str, plan: str) -> CheckRecord:
+    """Judge 3: the model run as planned."""
+    from peakfold.reports import face
+    from peakfold.reports.payload import CheckRecord
+    from peakfold.runtimes.reference import check_run
+
+    record = face.read_plan(plan)
+    loaded = face.load(model, dims=record.bindings.dims, shapes=record.bindings.shapes)
+    check = check_run(model, loaded.graph, record)
+    return CheckRecord(name=check.name, ok=check.ok, detail=check.detail)

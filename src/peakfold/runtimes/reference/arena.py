@@ -139,7 +139,7 @@ class ArenaRun:
             self.memory.bytes_of(scratch)[:] = POISON
         written = [name for name in op.results if self._is_written(name)]
         for name in written:
-            self._poison(name)
+            self._poison(name, self._lender(op) if name == op.outputs[0] else None)
         with self._measured():
             if written:
                 self._compute(at, op, args, written)
@@ -165,16 +165,18 @@ class ArenaRun:
         kinds = {alias.how for alias in self.aliases.get(name, ())}
         return not kinds or not kinds <= {"view", "concat"}
 
-    def _lender(self, name: str) -> Location | None:
+    def _lender(self, op: Op) -> Location | None:
+        """The operand whose bytes result 0 may keep; no other result is written in place."""
+        name = op.outputs[0]
         lent = [a.input for a in self.aliases.get(name, ()) if a.how == "inplace"]
         return self.memory.places.of.get(lent[0]) if lent else None
 
-    def _poison(self, name: str) -> None:
+    def _poison(self, name: str, lent: Location | None) -> None:
         """Destroy what a result does not keep of the bytes it is written to."""
         where = self.memory.places.of.get(name)
         if where is None:
             return
-        memory, lent = self.memory.bytes_of(where), self._lender(name)
+        memory = self.memory.bytes_of(where)
         if lent is None or not lent.overlaps(where):
             memory[:] = POISON
             return
@@ -191,7 +193,7 @@ class ArenaRun:
             if kernel.into is not None and not strange:
                 kernel.into(args, out)
                 return
-            if over and self._lender(name) is not None and op.kind not in self._whole:
+            if over and self._lender(op) is not None and op.kind not in self._whole:
                 rest = overwrite(kernel, args, out, first_half(where, out.itemsize, strange))
                 self._store(op, (None, *rest), written[1:])
                 return

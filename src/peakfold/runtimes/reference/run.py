@@ -13,6 +13,7 @@ from peakfold.errors import InvalidPlan, ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
+from peakfold.planning.verify import Check
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.feeds import random_weights
 from peakfold.runtimes.reference.lanes import Lanes, planned_lanes, run_lanes
@@ -241,3 +242,10 @@ def _skipped(program: Program) -> tuple[str, ...]:
         for t in graph.tensors if is_opaque(t)
     ]  # fmt: skip
     return (*program.notes, *outside)
+
+
+def check_run(model_path: str | Path, graph: Graph, plan: Plan, *, seed: int = 0) -> Check:
+    """Judge 3 as one check, beside those of `verify_plan`; see `run_plan`."""
+    report = run_plan(model_path, graph, plan, seed=seed)
+    notes = "".join(f"; {line}" for line in report.skipped)
+    return Check("run", report.ok, report.detail + notes)
