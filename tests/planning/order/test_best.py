@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peakfold.errors import UsageError
 from peakfold.ir import Graph, effect_edges, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order import best_order
+from peakfold.planning.order.effort import STEPS_PER_SECOND
 from tests.planning.handmade import topological_orders
 from tests.strategies import graphs
 
@@ -123,6 +125,22 @@ def test_no_time_still_gives_the_best_list_order() -> None:
     assert study.any_order < found.bound <= found.peak < found.file_peak
 
 
+@pytest.mark.parametrize("limit", [-1.0, float("inf"), float("nan")])
+def test_a_limit_that_is_none_is_refused(limit: float) -> None:
+    with pytest.raises(UsageError, match="time limit"):
+        best_order(study_of(nets.unet()), time_limit=limit, seed=0)
+
+
+def test_the_clock_ends_a_search_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10**9))
+    monkeypatch.setattr("peakfold.planning.order.effort.monotonic", lambda: float(next(ticks)))
+    study = study_of(nets.random_dag(0, 300))
+    found = best_order(study, time_limit=3.0, seed=0)
+    assert found.late
+    assert found.nodes < 0.1 * 3 * STEPS_PER_SECOND
+    assert found.bound <= found.peak == judge(study, found.order) <= found.file_peak
+
+
 def test_the_same_seed_gives_the_same_order() -> None:
     study = study_of(nets.random_dag(3, 120))
     one, two = (best_order(study, time_limit=0.5, seed=7) for _ in range(2))
@@ -132,6 +150,7 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 _SCRIPT = """
 from peakfold.planning.order import best_order
+from peakfold.planning.order.effort import STEPS_PER_SECOND
 from tests.planning.order import nets
 from tests.planning.order.tools import study_of
 print(best_order(study_of(nets.random_dag(3, 80)), time_limit=0.3, seed=1).order)

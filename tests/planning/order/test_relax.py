@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from itertools import chain, combinations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from peakfold.ir import Graph, parse_graph
@@ -57,6 +57,8 @@ def joining(seed: int, size: int) -> Graph:
     st.one_of(graphs(max_ops=6), st.builds(joining, st.integers(0, 10**6), st.integers(2, 6))),
     OPTIONS,
 )
+# An input that is a part of two concatenations: neither may count on the other.
+@example(joining(5944, 4), PlanOptions(inputs="reusable", align=1, inplace=False, views=False))
 def test_no_order_with_any_concatenations_taken_in_goes_below(
     graph: Graph, options: PlanOptions
 ) -> None:

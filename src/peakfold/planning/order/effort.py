@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
+
+from peakfold.errors import UsageError
 
 # Steps that one second of a time limit buys. It is low enough for slow machines to get there
 # before the clock does, so that the same limit gives the same result everywhere.
@@ -18,15 +21,20 @@ class Effort:
     Attributes:
         used: steps spent so far.
         late: whether the clock ended the search; its result may then differ from run to run.
+
+    Raises:
+        UsageError: a limit that is negative or not finite.
     """
 
     __slots__ = ("_limit", "_look", "_until", "late", "used")
 
     def __init__(self, seconds: float) -> None:
+        if not 0 <= seconds < inf:
+            raise UsageError(f"a time limit of {seconds} seconds is no limit", hint="give a number")
         self.used = 0
         self.late = False
-        self._limit = int(max(seconds, 0.0) * STEPS_PER_SECOND)
-        self._until = monotonic() + max(seconds, 0.0)
+        self._limit = int(seconds * STEPS_PER_SECOND)
+        self._until = monotonic() + seconds
         self._look = 0
 
     @property

@@ -21,7 +21,8 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     the result in that step, and nothing at all after it. Whichever concatenations a plan takes
     in, and in whatever order, it has at least this model's live bytes in every step: copying
     adds to them, and so does keeping a part longer than its result. A part of two
-    concatenations counts only in the step that makes it, since either may take it in.
+    concatenations counts only in the step that makes it, since either may take it in, and an
+    input of the graph that is such a part counts nothing.
 
     Args:
         model: the strips of the graph.
@@ -56,7 +57,13 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     for strip, those in enumerate(readers):
         for op in those:
             reads[op].append(strip)
-    return replace(model, readers=readers, fresh=fresh, reads=[tuple(r) for r in reads])
+    made = {strip for strips in model.makes for strip in strips}
+    # An input that two concatenations may take in is freed by neither: it counts nothing.
+    gone = sum(model.weight[s] for s in taken if s not in made and not readers[s])
+    return replace(
+        model, readers=readers, fresh=fresh, reads=[tuple(r) for r in reads],
+        start=model.start - gone,
+    )  # fmt: skip
 
 
 def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:

@@ -85,6 +85,7 @@ def best_order(
 
     Raises:
         ModelError: the graph's own order breaks an edge.
+        UsageError: the time limit is negative or not finite.
 
     Example:
         >>> from peakfold.ir import parse_graph
