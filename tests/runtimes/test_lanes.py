@@ -26,7 +26,6 @@ def case(mode: str) -> Case:
     return byte_case(BRANCHES, PlanOptions(mode=mode, inplace=False))  # type: ignore[arg-type]
 
 
-@pytest.mark.req("R36")
 def test_a_serial_plan_is_caught_with_two_lanes() -> None:
     serial = case("arena")
     assert serial.run().ok
@@ -43,7 +42,7 @@ def test_an_added_edge_makes_the_serial_plan_safe() -> None:
         assert report.ok, report.detail
 
 
-@pytest.mark.req("R35")
+@pytest.mark.req("R37")
 def test_a_plan_without_sharing_is_right_for_every_seed() -> None:
     naive = case("naive")
     for seed in SEEDS:

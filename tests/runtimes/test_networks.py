@@ -51,6 +51,10 @@ def runs_in_every_mode(case: Case, shared: Path, name: str) -> None:
         assert not report.skipped
         sizes.append(report.arena_bytes)
     assert sizes == sorted(sizes)
+    for options in (PlanOptions(lanes=2), PlanOptions(lanes=0)):
+        plan = make_plan(loaded.graph, options, loaded.bindings).plan
+        report = case.run(plan, seed=1)
+        assert report.ok, f"{plan.lanes} lanes: {report.detail}"
     for output in case.expected.outputs.values():
         assert np.isfinite(output).all()
         # A run of equal numbers would prove little.
@@ -61,12 +65,14 @@ def test_no_network_is_left_out(onnx_models: list[Path]) -> None:
     assert {path.stem for path in onnx_models} == {*SMALL, *LARGE, *EXEMPT}
 
 
+@pytest.mark.req("R1", "R2")
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_network_runs_in_its_arena(shared: Path, name: str) -> None:
     runs_in_every_mode(network(shared, name), shared, name)
 
 
 @pytest.mark.slow
+@pytest.mark.req("R1", "R2")
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_network_runs_in_its_arena(shared: Path, name: str) -> None:
     runs_in_every_mode(network(shared, name), shared, name)
@@ -82,6 +88,34 @@ def test_inputs_and_outputs_may_live_elsewhere(
     options = PlanOptions(inputs=policies[0], outputs=policies[1], align=16)  # type: ignore[arg-type]
     report = case.run(make_plan(loaded.graph, options, loaded.bindings).plan)
     assert report.ok, report.detail
+
+
+@pytest.mark.parametrize("name", ["silero_vad_16k_op15", "light_squeezenet", "mtcnn_pnet"])
+def test_other_targets_orders_and_alignments(shared: Path, name: str) -> None:
+    case = network(shared, name)
+    loaded = load(shared / "models" / "onnx" / f"{name}.onnx", BINDINGS.get(name))
+    for options in (
+        PlanOptions(target="mxnet"),
+        PlanOptions(align=1, views=False),
+        PlanOptions(mode="naive"),
+        PlanOptions(order="best", time_limit=1.0),
+    ):
+        report = case.run(make_plan(loaded.graph, options, loaded.bindings).plan)
+        assert report.ok, f"{options}: {report.detail}"
+
+
+@pytest.mark.req("R37")
+@pytest.mark.parametrize("name", ["silero_vad_16k_op15", "light_shufflenet"])
+def test_lanes_need_a_plan_of_their_own(shared: Path, name: str) -> None:
+    """The serial plan goes wrong in the very threads in which the plan for them never does."""
+    case = network(shared, name)
+    loaded = load(shared / "models" / "onnx" / f"{name}.onnx", BINDINGS.get(name))
+    safe = make_plan(loaded.graph, PlanOptions(lanes=2), loaded.bindings).plan
+    lanes = Lanes(tuple(safe.lane))
+    for seed in range(6):
+        report = case.run(safe, seed=seed)
+        assert report.ok, report.detail
+    assert not all(case.run(case.plan, lanes, seed).ok for seed in range(6))
 
 
 def test_one_lane_is_the_serial_run(shared: Path) -> None:

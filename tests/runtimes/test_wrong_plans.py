@@ -51,7 +51,6 @@ def test_all_offsets_0(tmp_path: Path) -> None:
     assert not case.accepted(flat)
 
 
-@pytest.mark.req("R11")
 def test_a_convolution_over_its_own_input(tmp_path: Path) -> None:
     case = onnx_case(tmp_path, CONV, PlanOptions(inplace=False))
     assert case.run().ok
@@ -68,6 +67,7 @@ def test_a_convolution_half_over_its_own_input(tmp_path: Path) -> None:
     caught(case, moved(case.plan, c=host.offset + 144))
 
 
+@pytest.mark.req("R24")
 def test_a_dead_buffer_reused_one_step_too_early(tmp_path: Path) -> None:
     text = model(
         """g (float[64] x) => (float[64] y) {
@@ -85,6 +85,7 @@ def test_a_dead_buffer_reused_one_step_too_early(tmp_path: Path) -> None:
     assert "'y'" in caught(case, early)
 
 
+@pytest.mark.req("R23")
 def test_in_place_over_a_value_that_is_still_read(tmp_path: Path) -> None:
     text = model(
         """g (float[64] x) => (float[64] y) {
@@ -131,6 +132,7 @@ def test_an_operand_shifted_under_the_result(tmp_path: Path) -> None:
     assert "'z'" in caught(case, shifted) or "'h'" in caught(case, shifted)
 
 
+@pytest.mark.req("R47")
 def test_an_input_of_the_caller_is_guarded(tmp_path: Path) -> None:
     text = model("g (float[64] x) => (float[64] y) { h = Neg(x) y = Exp(h) }")
     case = onnx_case(tmp_path, text)
@@ -165,6 +167,18 @@ def test_workspace_over_an_operand() -> None:
     assert "'w'" in caught(case, replace(case.plan, buffers=buffers))
 
 
+def test_workspace_over_a_result() -> None:
+    case = byte_case(
+        "input x: uint8[64]\nw: uint8[64] = opaque(x) workspace=64\n"
+        "y: uint8[64] = opaque(w)\noutput y"
+    )
+    (scratch,) = [n for n, b in enumerate(case.plan.buffers) if b.what == "workspace"]
+    host = case.plan.buffers[buffer_of(case.plan, "w")].offset
+    buffers = list(case.plan.buffers)
+    buffers[scratch] = replace(buffers[scratch], offset=host)
+    assert "'w'" in caught(case, replace(case.plan, buffers=buffers))
+
+
 def test_a_buffer_that_is_said_to_die_before_its_last_reader() -> None:
     case = byte_case(
         "input x: uint8[64]\na: uint8[64] = opaque(x)\nb: uint8[64] = opaque(a)\n"
@@ -177,6 +191,7 @@ def test_a_buffer_that_is_said_to_die_before_its_last_reader() -> None:
     assert "'c'" in caught(case, replace(case.plan, buffers=buffers))
 
 
+@pytest.mark.req("R10")
 def test_an_output_overwritten_after_it_was_made() -> None:
     case = byte_case(
         "input x: uint8[64]\na: uint8[64] = opaque(x)\nb: uint8[64] = opaque(x)\noutput a, b"

@@ -134,9 +134,7 @@ class ArenaRun:
         """Run one op: poison what it does not keep, compute, write into place."""
         op = self.graph.ops[at]
         args = [read_only(self.value(name)) if name else None for name in slots(op)]
-        scratch = self.memory.places.scratch.get(at)
-        if scratch is not None:
-            self.memory.bytes_of(scratch)[:] = POISON
+        self._poison_scratch(at)
         written = [name for name in op.results if self._is_written(name)]
         for name in written:
             self._poison(name, self._lender(op) if name == op.outputs[0] else None)
@@ -145,8 +143,15 @@ class ArenaRun:
                 self._compute(at, op, args, written)
             elif any(map(self._shapeless, op.results)):
                 self._store(op, self._results(at, op, args), ())  # only for the shapes
+        self._poison_scratch(at)
         for name in op.results:
             self.made[name] = digest(self.value(name))
+
+    def _poison_scratch(self, at: int) -> None:
+        """A kernel may write its workspace at any time: before it, and after its results."""
+        where = self.memory.places.scratch.get(at)
+        if where is not None:
+            self.memory.bytes_of(where)[:] = POISON
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -203,6 +208,7 @@ class ArenaRun:
         kernel = self.program.kernels[at]
         if kernel is not None:
             return kernel.run(args)
+        # A body has a plan of its own and is run by this class again.
         from peakfold.runtimes.reference.bodies import run_bodies
 
         return run_bodies(self, at, op, args)

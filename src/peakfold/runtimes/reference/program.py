@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -107,7 +106,11 @@ def dtype_of(tensor: Tensor) -> np.dtype[Any]:
             hint="the reference executor runs types of whole bytes only",
         )  # fmt: skip
     small = {"float8e8m0": "float8_e8m0fnu"}.get(name, name.replace("float8", "float8_"))
-    scalar: Any = getattr(ml_dtypes, small) if small.startswith(("float8", "bfloat")) else name
+    scalar: Any = name
+    if small.startswith(("float8", "bfloat")):
+        import ml_dtypes  # comes with the versions of onnx that have these types
+
+        scalar = getattr(ml_dtypes, small)
     dtype: np.dtype[Any] = np.dtype(scalar)
     return dtype
 

@@ -38,7 +38,7 @@ class RunReport:
         arena_bytes: bytes of the one arena.
         kernel_temporary_bytes: most bytes that one step allocated outside it: results before
             they are copied into place and scratch of numpy kernels (not what a matrix library
-            packs inside); 0 with lanes, where it is not measured.
+            packs inside); 0 where it is not measured: with lanes, and while memory is traced.
         guards_intact: inputs and parameters are what they were.
         skipped: what does not lie in the arena, or was not run for real; one line each.
         seconds: of the run in the arena.
@@ -223,6 +223,8 @@ def _difference(outputs: dict[str, Value], expected: dict[str, Value]) -> float:
     worst = 0.0
     for name, want in expected.items():
         got = outputs.get(name)
+        if got is not None and digest(got) == digest(want):
+            continue
         numeric = isinstance(got, np.ndarray) and want.dtype.kind in "biufc"
         if not numeric or want.shape != got.shape:  # type: ignore[union-attr]
             return float("inf")
