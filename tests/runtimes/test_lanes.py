@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from peakfold.errors import InvalidPlan, ModelError
+from peakfold.ir import Graph
 from peakfold.planning import PlanOptions
 from peakfold.runtimes.reference import Lanes
+from tests.planning.test_properties import mutations
+from tests.strategies import graphs
 
 from .helpers import Case, byte_case
 
@@ -48,6 +53,41 @@ def test_a_plan_without_sharing_is_right_for_every_seed() -> None:
     for seed in SEEDS:
         report = naive.run(lanes=Lanes(TWO), seed=seed)
         assert report.ok, report.detail
+
+
+PLANS = st.builds(
+    PlanOptions,
+    mode=st.sampled_from(["arena", "both"]),
+    lanes=st.sampled_from([0, 2, 3]),
+    added_edges=st.sampled_from([0, 2]),
+    inputs=st.sampled_from(["external", "pinned", "reusable"]),
+    outputs=st.sampled_from(["pinned", "external"]),
+    align=st.sampled_from([1, 64]),
+    inplace=st.booleans(),
+    views=st.booleans(),
+)
+
+
+@pytest.mark.req("R49", "R55")
+@given(graphs(max_ops=8), PLANS, st.integers(0, 99))
+def test_every_plan_for_lanes_runs_right(graph: Graph, options: PlanOptions, seed: int) -> None:
+    report = byte_case(graph, options).run(seed=seed)
+    assert report.ok, report.detail
+
+
+@given(graphs(max_ops=8), PLANS, st.data())
+def test_what_goes_wrong_in_lanes_the_judges_on_paper_reject(
+    graph: Graph, options: PlanOptions, data: st.DataObject
+) -> None:
+    one = byte_case(graph, options)
+    assume(one.plan.buffers)
+    mutant = data.draw(mutations(one.plan))
+    assume(mutant != one.plan)
+    try:
+        ok = one.run(mutant).ok
+    except InvalidPlan:
+        ok = False
+    assert ok or not one.accepted(mutant)
 
 
 def test_effects_hold_ops_of_different_lanes_apart() -> None:

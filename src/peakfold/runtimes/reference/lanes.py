@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -79,26 +79,37 @@ def predecessors(graph: Graph, order: list[int], lanes: Lanes) -> list[set[int]]
 
 
 def _require_no_cycle(graph: Graph, before: list[set[int]]) -> None:
-    missing = [len(b) for b in before]
-    after: list[list[int]] = [[] for _ in before]
-    for at, needs in enumerate(before):
-        for one in needs:
-            after[one].append(at)
-    ready = [at for at, count in enumerate(missing) if count == 0]
-    done = 0
-    while ready:
-        at = ready.pop()
-        done += 1
-        for two in after[at]:
-            missing[two] -= 1
-            if missing[two] == 0:
-                ready.append(two)
-    if done < len(before):
-        stuck = next(at for at, count in enumerate(missing) if count)
+    sorted_ops = set(_sorted(before, lambda count: count - 1))
+    stuck = next((at for at in range(len(before)) if at not in sorted_ops), None)
+    if stuck is not None:
         raise InvalidPlan(
             f"op {graph.ops[stuck].name!r} waits for itself",
             hint="lane order and added edges contradict the graph",
         )
+
+
+def _sorted(before: list[set[int]], pick: Callable[[int], int]) -> list[int]:
+    """Ops in an order that keeps all waits, short of those on a cycle or behind one.
+
+    Args:
+        before: what each op waits for.
+        pick: which of so many ready ops comes next.
+    """
+    missing = [len(needs) for needs in before]
+    after: list[list[int]] = [[] for _ in before]
+    for at, needs in enumerate(before):
+        for one in needs:
+            after[one].append(at)
+    ready = [at for at, count in enumerate(missing) if not count]
+    order: list[int] = []
+    while ready:
+        at = ready.pop(pick(len(ready)))
+        order.append(at)
+        for two in after[at]:
+            missing[two] -= 1
+            if not missing[two]:
+                ready.append(two)
+    return order
 
 
 class _Burial:
@@ -169,14 +180,7 @@ def planned_lanes(graph: Graph, plan: Plan, seed: int) -> tuple[Lanes | None, li
     rng = np.random.default_rng(seed)
     alone = Lanes(tuple(range(len(graph.ops))), added)
     before = predecessors(graph, list(plan.order), alone)
-    order: list[int] = []
-    done: set[int] = set()
-    ready = [at for at in plan.order if not before[at]]
-    while ready:
-        at = ready.pop(int(rng.integers(len(ready))))
-        order.append(at)
-        done.add(at)
-        ready = [n for n in plan.order if n not in done and before[n] <= done]
+    order = _sorted(before, lambda count: int(rng.integers(count)))
     return Lanes(tuple(rng.integers(0, _FREE_LANES, len(graph.ops)).tolist()), added), order
 
 
