@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
+from peakfold.planning.order.bounds import fragment_bound, spot_bound
 from peakfold.planning.order.ledger import peak_of, step_costs
 from peakfold.planning.order.line import Line
 from tests.strategies import graphs
@@ -100,3 +101,14 @@ def test_windows_of_a_real_wiring_agree_too() -> None:
     study = study_of(nets.nasnet(2))
     model = model_of(study)
     assert peak_of(model, study.order) == judge(study, study.order)
+
+
+@given(graphs(), OPTIONS)
+def test_the_bound_of_all_ops_is_the_largest_of_each(graph: Graph, options: PlanOptions) -> None:
+    """Two implementations, by sets of relatives and by walking the edges of one op."""
+    study = study_of(graph, options)
+    model = model_of(study)
+    if not model.ops:
+        return
+    whole = Line(model, study.order).fragment(0, model.ops)
+    assert fragment_bound(whole) == max(spot_bound(model, op) for op in range(model.ops))

@@ -6,7 +6,7 @@ from peakfold.planning.order.fragment import Fragment, bits
 from peakfold.planning.order.model import Model
 
 # Ancestors and descendants of more ops than this are not worth their memory.
-_MANY = 3_000
+_MANY = 10_000
 
 
 def fragment_bound(fragment: Fragment) -> int:
@@ -90,3 +90,55 @@ def neighbour_bound(model: Model) -> list[int]:
         alive = sum(model.weight[s] for s in model.reads[op])
         bounds.append(alive + model.fresh[op] + model.scratch[op] - model.saving[op])
     return bounds
+
+
+def spot_bound(model: Model, op: int) -> int:
+    """What `fragment_bound` says of one op, for graphs too large to ask it of all.
+
+    Args:
+        model: the strips.
+        op: an op id.
+
+    Returns:
+        Bytes that are alive in the step of the op in every order.
+
+    Example:
+        >>> from peakfold.analysis import Index, Policies, op_facts
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.target import load_target
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
+        ...     "b: int8[9] = opaque(a)\\nc: int8[9] = opaque(b)\\nd: int8[1] = opaque(a, c)"
+        ...     "\\noutput d")
+        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
+        >>> spot_bound(build_model(Index.of(g), Policies(align=1), facts, Aliasing()), 2)
+        58
+    """
+    before, after = _reached(model.preds, op), _reached(model.succs, op)
+    later = after | {op}
+
+    def needed(strip: int) -> bool:
+        return model.kept[strip] or any(reader in later for reader in model.readers[strip])
+
+    made = {strip for strips in model.makes for strip in strips}
+    early = (strip for strip in range(len(model.weight)) if strip not in made)
+    alive = sum(model.weight[s] for s in early if needed(s))
+    alive += sum(model.weight[s] for a in before for s in model.makes[a] if needed(s))
+    saved = any(
+        not any(reader in after for s in host for reader in model.readers[s])
+        for host in model.hosts[op]
+    )
+    return alive + model.fresh[op] + model.scratch[op] - model.saving[op] * saved
+
+
+def _reached(edges: list[tuple[int, ...]], op: int) -> set[int]:
+    """All ops that some edges lead to from an op."""
+    found: set[int] = set()
+    stack = list(edges[op])
+    while stack:
+        other = stack.pop()
+        if other not in found:
+            found.add(other)
+            stack += edges[other]
+    return found

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from peakfold.analysis import any_order_bound
 from peakfold.planning.order.beam import WIDTHS, search_beam
-from peakfold.planning.order.bounds import fragment_bound, neighbour_bound
+from peakfold.planning.order.bounds import fragment_bound, neighbour_bound, spot_bound
 from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.cuts import forced_cuts
 from peakfold.planning.order.effort import Effort
@@ -28,6 +28,8 @@ Progress = Callable[[int, int], None]
 
 # Pieces of more ops are not held as bit sets whole: windows and list orders serve them.
 _WHOLE = 3_000
+# Pieces of more ops are bounded at the peak and so many other ops only.
+_BOUND, _SPOTS = 10_000, 16
 # Parts of the effort left: a first exact try at a piece, a beam, and windows over it.
 _FIRST, _BEAM, _WINDOWS = 0.35, 0.25, 0.5
 
@@ -196,10 +198,16 @@ class _Search:
                 self.progress(*after)
 
     def _bound_piece(self, piece: _Piece) -> None:
-        if piece.end - piece.begin <= _WHOLE:
+        if piece.end - piece.begin <= _BOUND:
             fragment = self.line.fragment(piece.begin, piece.end)
             piece.bound = max(piece.bound, fragment_bound(fragment))
             self.effort.spend(len(fragment.ops))
+            return
+        width = piece.end - piece.begin
+        spots = [piece.begin + width * n // _SPOTS for n in range(1, _SPOTS)]
+        for at in (self.line.peak_at(piece.begin, piece.end), *spots):
+            if self.effort.spend(self.model.ops):
+                piece.bound = max(piece.bound, spot_bound(self.model, self.line.order[at]))
 
     def _exact(self, piece: _Piece, share: float) -> None:
         if piece.end - piece.begin > _WHOLE:
