@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from peakfold.errors import ModelError
 from peakfold.frontends import Bindings, load
@@ -76,6 +77,19 @@ def test_a_small_network_runs_in_its_arena(shared: Path, name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_network_runs_in_its_arena(shared: Path, name: str) -> None:
     runs_in_every_mode(network(shared, name), shared, name)
+
+
+def test_the_ordinary_run_is_that_of_onnx(shared: Path) -> None:
+    """Real weights through the whole path: front end, folding, inlined branches, our kernels."""
+    for name in ("mtcnn_pnet", "silero_vad_16k_op15", "blazeface_back_256"):
+        case = network(shared, name)
+        model = onnx.load(shared / "models" / "onnx" / f"{name}.onnx")
+        with np.errstate(all="ignore"):
+            wanted = ReferenceEvaluator(model).run(None, dict(case.program.feeds))
+        for output, want in zip(case.program.graph.outputs, wanted, strict=True):
+            got = case.expected.outputs[output]
+            scale = float(np.abs(want).max())
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * scale, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["silero_vad_16k_op15", "light_squeezenet", "mtcnn_pnet"])
