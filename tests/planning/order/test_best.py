@@ -17,6 +17,8 @@ from peakfold.ir import Graph, effect_edges, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order import best_order
 from peakfold.planning.order.effort import STEPS_PER_SECOND
+from peakfold.planning.order.line import Line
+from peakfold.planning.order.model import Model
 from tests.planning.handmade import topological_orders
 from tests.strategies import graphs
 
@@ -48,7 +50,7 @@ def test_plain_graphs_reach_the_optimum_of_an_oracle(
     assert found.peak == plain_optimum(graph, align) == judge(study, found.order)
 
 
-@given(seed=st.integers(0, 10**6), size=st.integers(2, 9), data=st.data())
+@given(seed=st.integers(0, 10**6), size=st.integers(2, 7), data=st.data())
 def test_chains_and_branches_with_scratch_and_in_place_ops(
     seed: int, size: int, data: st.DataObject
 ) -> None:
@@ -62,7 +64,6 @@ def test_chains_and_branches_with_scratch_and_in_place_ops(
 
 def _chains(seed: int, size: int) -> Graph:
     rng = random.Random(seed)
-    size = min(size, 8)
     lines = ["peakfold-graph 1", "input x: uint8[4]"]
     tips, shape = ["x", "x"], {"x": 4}
     for n in range(size):
@@ -77,6 +78,41 @@ def _chains(seed: int, size: int) -> Graph:
         tips.append(f"t{n}")
     outputs = [t for t in dict.fromkeys(tips) if t != "x"]
     return parse_graph("\n".join([*lines, f"output {', '.join(outputs or ['t0'])}"]))
+
+
+@given(
+    graph=st.one_of(
+        graphs(), st.builds(lambda s, n: _chains(s, n), st.integers(0, 10**6), st.integers(8, 16))
+    ),
+    options=OPTIONS,
+)
+def test_forced_moves_and_closed_runs_lose_nothing(graph: Graph, options: PlanOptions) -> None:
+    """Against dynamic programming over every ideal of the same model, without any pruning."""
+    study = study_of(graph, options)
+    model = model_of(study)
+    found = best_order(study, time_limit=10.0, seed=0)
+    optimum = unpruned_optimum(model)
+    assert found.bound <= max(optimum, study.any_order)
+    if model.exact:
+        assert found.optimal
+        assert found.peak == optimum
+
+
+def unpruned_optimum(model: Model) -> int:
+    if not model.ops:
+        return model.final
+    whole = Line(model, range(model.ops)).fragment(0, model.ops)
+    level = {0: (whole.start, 0)}
+    for _ in range(model.ops):
+        further: dict[int, tuple[int, int]] = {}
+        for done, (live, peak) in level.items():
+            for op in range(model.ops):
+                if not done >> op & 1 and not whole.need[op] & ~done:
+                    cost, after = whole.step(done, live, op)
+                    known = further.get(done | 1 << op, (0, cost + peak))[1]
+                    further[done | 1 << op] = after, min(known, max(peak, cost))
+        level = further
+    return max(level[whole.full][1], model.final)
 
 
 def test_the_order_that_matters_is_found_and_proven() -> None:
@@ -151,6 +187,8 @@ def test_the_same_seed_gives_the_same_order() -> None:
 _SCRIPT = """
 from peakfold.planning.order import best_order
 from peakfold.planning.order.effort import STEPS_PER_SECOND
+from peakfold.planning.order.line import Line
+from peakfold.planning.order.model import Model
 from tests.planning.order import nets
 from tests.planning.order.tools import study_of
 print(best_order(study_of(nets.random_dag(3, 80)), time_limit=0.3, seed=1).order)
