@@ -7,7 +7,7 @@
 Suites: `hard` (MiniMalloc's A to K at their capacity), `optimise` (the same with minimize),
 `perfect` (generated, known optimum), `large` (idealloc's files), `scale` (10^3 to 10^6
 generated lifetimes), `ablation` (hard again, with parts of the portfolio alone). Peers run in
-the same round where they are installed: `omnimalloc` from PyPI, a `minimalloc` program on PATH.
+the same round where they are installed, see `peers.py`; every run has a process of its own.
 Figures are ratios to a bound or to a peer of the same run; seconds are only comparable beside
 the probe.
 """
@@ -16,26 +16,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import resource
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.peers import Run, Tool, ours, peers
 from benchmarks.workloads import SIDE, graph_like, perfect, random_intervals
 
-from peakfold.packing import Problem, pack, violations
-from peakfold.packing.table import Table, capacity_of, format_csv, read_csv
+from peakfold.packing import Problem, lower_bound, pack, violations
+from peakfold.packing.table import capacity_of, read_csv
 
-CAPACITY = 1 << 20
+FORK = multiprocessing.get_context("fork")
+Outcome = tuple[float, "np.ndarray | None", int, "str | None"]
+"""Seconds, offsets, peak memory in KiB, what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -63,80 +65,55 @@ def probe() -> float:
     return round(time.perf_counter() - began, 4)
 
 
-Tool = Callable[[Problem, int | None, float], np.ndarray | None]
+def in_child(tool: Tool, problem: Problem, capacity: int | None, limit: float) -> Outcome:
+    """Run a tool in a forked process, so that memory is its own and a hang can be ended.
 
-
-def ours(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:
-    return pack(problem, capacity=capacity, minimize=capacity is None, time_limit=limit).offsets
-
-
-def omnimalloc(allocator: str) -> Tool:
-    def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:  # noqa: ARG001
-        import omnimalloc as om
-
-        columns = zip(
-            range(problem.buffers), problem.size.tolist(), problem.start.tolist(),
-            problem.stop.tolist(), strict=True,
-        )  # fmt: skip
-        rows = [om.Allocation(id=i, size=z, start=a, end=b) for i, z, a, b in columns]
-        done = om.allocate(om.Pool(id="p", allocations=tuple(rows)), allocator=allocator)
-        by_id = {a.id: a.offset for a in done.allocations}
-        return np.array([by_id[i] for i in range(problem.buffers)])
-
-    return run
-
-
-def minimalloc(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:
-    if capacity is None:
-        return None
-    names = tuple(map(str, range(problem.buffers)))
-    named = Problem.of(problem.start, problem.stop, problem.size, names=names)
-    with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "in.csv"), Path(folder, "out.csv")
-        table = Table(named, named.start, named.stop, ("",) * named.buffers)
-        given.write_text(format_csv(table))
-        call = ["minimalloc", f"--capacity={capacity}", f"--input={given}", f"--output={made}",
-                f"--timeout={int(limit)}s"]  # fmt: skip
-        subprocess.run(call, check=False, capture_output=True)
-        return read_csv(made).problem.fixed if made.exists() else None
-
-
-def peers() -> dict[str, Tool]:
-    found: dict[str, Tool] = {}
+    The child inherits loaded compiled code; figures of memory are of the whole process. It is
+    ended after ten times its limit and a minute.
+    """
+    reader, writer = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=_child, args=(writer, tool.run, problem, capacity, limit))
+    child.start()
+    writer.close()
     try:
-        import omnimalloc as _  # noqa: F401
-
-        found["omnimalloc-omni"] = omnimalloc("omni")
-        found["omnimalloc-super"] = omnimalloc("super")
-    except ImportError:
-        print("omnimalloc is not installed: no peer figures for it", file=sys.stderr)
-    if shutil.which("minimalloc"):
-        found["minimalloc"] = minimalloc
-    return found
+        patience = 10 * limit + 60
+        return reader.recv() if reader.poll(patience) else (patience, None, 0, "ended")
+    except EOFError:
+        return 0.0, None, 0, "died"
+    finally:
+        child.kill()
+        child.join()
 
 
-def run_one(
-    name: str, tool: str, run: Tool, problem: Problem, capacity: int | None, limit: float
-) -> Row:
-    speed = probe()
+def _child(
+    writer: Connection, run: Run, problem: Problem, capacity: int | None, limit: float
+) -> None:
+    offsets, error = None, None
     began = time.perf_counter()
     try:
         offsets = run(problem, capacity, limit)
-    except Exception as error:
-        print(f"{tool} on {name}: {type(error).__name__}: {error}", file=sys.stderr)
-        offsets = None
+    except Exception as problem_met:
+        error = f"{type(problem_met).__name__}: {problem_met}"
     seconds = time.perf_counter() - began
-    from peakfold.packing import lower_bound
+    writer.send((seconds, offsets, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, error))
 
+
+def run_one(
+    name: str, label: str, tool: Tool, problem: Problem, capacity: int | None, limit: float
+) -> Row:
+    speed = probe()
+    seconds, offsets, kib, error = in_child(tool, problem, capacity, limit)
+    if error:
+        print(f"{label} on {name}: {error}", file=sys.stderr)
     bound = lower_bound(problem)
     height = None if offsets is None else problem.height(np.asarray(offsets))
     goal = capacity if capacity is not None else bound
+    valid = offsets is not None and not violations(problem, offsets)
     return Row(
-        instance=name, tool=tool, buffers=problem.buffers, seconds=round(seconds, 4),
+        instance=name, tool=label, buffers=problem.buffers, seconds=round(seconds, 4),
         height=height, over_bound=None if height is None else round(height / max(bound, 1), 6),
-        solved=height is not None and height <= goal, optimal=height == bound,
-        valid=offsets is not None and not violations(problem, offsets),
-        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, probe_s=speed,
+        solved=valid and height is not None and height <= goal, optimal=height == bound,
+        valid=valid, peak_mb=kib // 1024, probe_s=speed,
     )  # fmt: skip
 
 
@@ -172,7 +149,7 @@ def ablations() -> dict[str, Tool]:
     from peakfold.packing.exact import PORTFOLIO, decide
     from peakfold.packing.model import build
 
-    def alone(jobs: tuple[tuple[int, str], ...]) -> Tool:
+    def alone(jobs: tuple[tuple[int, str], ...]) -> Run:
         def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:
             model = build(problem)
             if model is None or capacity is None:
@@ -187,7 +164,7 @@ def ablations() -> dict[str, Tool]:
         return run
 
     named = {f"{('lowest', 'tightest')[rule]}-{key}": ((rule, key),) for rule, key in PORTFOLIO}
-    return {name: alone(jobs) for name, jobs in {"all": PORTFOLIO, **named}.items()}
+    return {name: Tool(alone(jobs)) for name, jobs in {"all": PORTFOLIO, **named}.items()}
 
 
 def suite(options: argparse.Namespace) -> list[Instance]:
@@ -213,17 +190,20 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    tools = ablations() if options.suite == "ablation" else {"peakfold": ours}
+    tools = ablations() if options.suite == "ablation" else {"peakfold": Tool(ours)}
     if not options.no_peers and options.suite != "ablation":
         tools |= peers()
     pack(perfect(60, 0), capacity=SIDE, time_limit=60)  # load compiled code before timing
     rows = []
     for name, problem, capacity in suite(options):
-        for tool, run in tools.items():
-            row = run_one(name, tool, run, problem, capacity, options.limit)
+        for label, tool in tools.items():
+            if problem.buffers > tool.largest:
+                continue
+            row = run_one(name, label, tool, problem, capacity, options.limit)
             rows.append(row)
-            print(f"{name:18} {tool:18} {row.seconds:9.3f} s  {row.over_bound}  "
-                  f"{'solved' if row.solved else 'open'}{'' if row.valid else ' INVALID'}  "
+            wrong = "" if row.valid else " INVALID" if row.height is not None else " nothing"
+            print(f"{name:18} {label:18} {row.seconds:9.3f} s  {row.over_bound}  "
+                  f"{'solved' if row.solved else 'open'}{wrong}  {row.peak_mb} MB  "
                   f"probe {row.probe_s:.3f}", flush=True)  # fmt: skip
     for tool in tools:
         mine = [row for row in rows if row.tool == tool]
