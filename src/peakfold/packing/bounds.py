@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from peakfold.interval import Interval, union
+from peakfold.packing.antichain import heaviest_antichain
 from peakfold.packing.problem import FREE, Int64, Problem
-from peakfold.packing.relation import heaviest_clique
+from peakfold.packing.relation import covered_bytes, heaviest_clique
 
 
 def load_profile(problem: Problem) -> tuple[Int64, Int64]:
@@ -31,7 +32,8 @@ def load_profile(problem: Problem) -> tuple[Int64, Int64]:
 def peak_load(problem: Problem) -> int:
     """The largest sum of live piece heights at any time, in bytes.
 
-    With an explicit conflict relation: of the heaviest set found that conflicts pairwise.
+    With an explicit conflict relation: of the heaviest set that conflicts pairwise, see
+    `heaviest_antichain`; where that finds none, of the heaviest found by greedy growth.
     A bound because pieces alive together cover disjoint addresses in ``[0, height)``.
 
     Example:
@@ -39,7 +41,10 @@ def peak_load(problem: Problem) -> int:
         72
     """
     if problem.conflicts is not None:
-        return heaviest_clique(problem)
+        found = heaviest_antichain(problem)
+        if found is None:
+            return heaviest_clique(problem)
+        return int(covered_bytes(problem)[list(found)].sum())
     return int(load_profile(problem)[1].max(initial=0))
 
 

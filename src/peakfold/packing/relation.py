@@ -40,7 +40,7 @@ def heaviest_clique(problem: Problem) -> int:
     first) is grown by its largest common neighbour. Finding the heaviest one is NP-hard in
     general, so this may be below the best bound, never above the optimum.
     """
-    near, size = neighbours(problem), _covered(problem)
+    near, size = neighbours(problem), covered_bytes(problem)
     best = 0
     for seed in np.argsort(-size, kind="stable")[:SEEDS].tolist():
         clique, common = int(size[seed]), near[seed]
@@ -76,8 +76,13 @@ def clique_cover(problem: Problem) -> list[list[int]]:
     return cliques + alone
 
 
-def _covered(problem: Problem) -> Int64:
-    """(n,) bytes that each living buffer surely covers: its tallest piece."""
+def covered_bytes(problem: Problem) -> Int64:
+    """(n,) bytes that each living buffer surely covers: its tallest piece.
+
+    Example:
+        >>> covered_bytes(Problem.of([0, 1], [2, 1], [16, 8])).tolist()
+        [16, 0]
+    """
     size = np.zeros(problem.buffers, dtype=np.int64)
     alive = problem.pieces_alive
     np.maximum.at(size, problem.owner[alive], (problem.upper - problem.lower)[alive])
