@@ -1,6 +1,7 @@
 """Packing: offsets for buffers with lifetimes, near minimal and proven so. Knows no graph."""
 
 from peakfold.packing.bounds import load_profile, lower_bound, peak_load
+from peakfold.packing.core import Core, core_bound
 from peakfold.packing.greedy import STRATEGIES
 from peakfold.packing.problem import FREE, Packing, Problem
 from peakfold.packing.solve import pack
@@ -9,9 +10,11 @@ from peakfold.packing.verify import Violation, require_valid, violations, violat
 __all__ = [
     "FREE",
     "STRATEGIES",
+    "Core",
     "Packing",
     "Problem",
     "Violation",
+    "core_bound",
     "load_profile",
     "lower_bound",
     "pack",
