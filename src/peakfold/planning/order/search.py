@@ -98,8 +98,7 @@ def best_order(
         ...     "e: int8[2] = concat(c, d)\\noutput e")
         >>> def no_bodies(graph, options):
         ...     raise NotImplementedError
-        >>> study = prepare(g, PlanOptions(align=1), no_bodies)
-        >>> found = best_order(study, time_limit=1.0, seed=0)
+        >>> found = best_order(prepare(g, PlanOptions(align=1), no_bodies), time_limit=1.0, seed=0)
         >>> found.file_peak, found.peak, found.order, found.optimal
         (81, 42, (0, 2, 1, 3, 4), True)
     """
