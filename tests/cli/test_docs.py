@@ -22,15 +22,19 @@ def flags_of(verb: str) -> set[str]:
     return {name for option in command.params for name in option.opts if name.startswith("-")}
 
 
-def test_every_option_of_plan_is_described_and_none_is_invented() -> None:
-    table = PAGE.split("## Options of `plan`")[1].split("## ")[0]
+@pytest.mark.parametrize("verb", ["plan", "pack"])
+def test_every_option_is_described_and_none_is_invented(verb: str) -> None:
+    table = PAGE.split(f"## Options of `{verb}`")[1].split("## ")[0]
     described = set(re.findall(r"`(-[-a-z]+)", table)) | set(re.findall(r", `(-[-a-z]+)", table))
-    everywhere = set(re.findall(r"(?<![\w-])(--?[a-z][-a-z]*)", PAGE))
-    flags = flags_of("plan")
+    flags = flags_of(verb)
     common = {"--json", "--force", "-q", "--quiet", "--traceback", "--order", "--output"}
     assert flags - common - described == set()
     assert described - flags == set()
-    assert everywhere - flags - {"--help"} == set()
+
+
+def test_no_option_of_the_page_is_invented() -> None:
+    everywhere = set(re.findall(r"(?<![\w-])(--?[a-z][-a-z]*)", PAGE))
+    assert everywhere - flags_of("plan") - flags_of("pack") - {"--help"} == set()
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:

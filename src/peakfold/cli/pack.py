@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +13,6 @@ from peakfold.cli.group import print_line
 from peakfold.cli.output import STDOUT, Outputs, emit, working
 from peakfold.errors import UsageError
 
-_SCHEMA = "peakfold.pack/1"
 _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
 
 
@@ -59,6 +58,23 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
     help="Judge a planner of your own: it takes a Problem and returns offsets.",
 )
 @click.option(
+    "--banks",
+    metavar="NAME=SIZE@COST,...",
+    help="Several memories, cheapest cost first; the last one may have no size.",
+)
+@click.option(
+    "--replan",
+    "old",
+    metavar="OLD.csv",
+    help="Keep buffers where this packing has them, as far as that is legal and low enough.",
+)
+@click.option(
+    "--max-moves",
+    type=click.IntRange(0),
+    metavar="N",
+    help="With --replan: exit with 4 when more buffers must move.",
+)
+@click.option(
     "--anonymise", metavar="OUT.csv", help="Also write the instance without names and real times."
 )
 @click.option(
@@ -72,9 +88,8 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
 @opt.force_option
 @opt.quiet_option
 def command(
-    file: str, capacity: int | None, minimize: bool, time_limit: float, strategy: str, seed: int,
-    explain: bool, planner: str | None, anonymise: str | None, reduce_to: str | None,
-    output: str | None, as_json: bool, force: bool, quiet: bool,
+    file: str, anonymise: str | None, reduce_to: str | None, output: str | None, as_json: bool,
+    force: bool, quiet: bool, **search: Any,  # noqa: ANN401 - what is asked, see `_answer`
 ) -> int:  # fmt: skip
     """Give the buffers of FILE.csv offsets so that those alive together never overlap.
 
@@ -83,37 +98,77 @@ def command(
     packing found is above it. Ctrl-C shows the best packing so far.
     """
     names = {"packing": output, "anonymised": anonymise, "reduced": reduce_to}
-    outputs = Outputs(names, force=force, inputs=(file,), json=as_json)
-    from peakfold.packing import reshape, table, verdict
+    read_too = () if search["old"] is None else (search["old"],)
+    outputs = Outputs(names, force=force, inputs=(file, *read_too), json=as_json)
+    _refuse_contradictions(search, reduce_to)
+    from peakfold.packing import reshape, table
+    from peakfold.reports.packing import pack_text
+    from peakfold.reports.payload import to_json
 
-    tried = verdict.load_planner(planner) if planner else None
     read = table.parse_csv(sys.stdin, "stdin") if file == STDOUT else table.read_csv(file)
-    if capacity is None:
-        capacity = table.capacity_of(file)
-    if (explain or reduce_to) and capacity is None:
+    if search["capacity"] is None and search["banks"] is None:
+        search["capacity"] = table.capacity_of(file)
+    if (search["explain"] or reduce_to) and search["capacity"] is None:
         raise UsageError("a verdict on a capacity is asked for, but there is none",
                          hint="pass --capacity")  # fmt: skip
     with working("packing", quiet=quiet):
-        found = verdict.judge_capacity(
-            read.problem, capacity=capacity, minimize=minimize, strategy=strategy,
-            time_limit=time_limit, seed=seed, want_culprits=explain, planner=tried,
-            progress=_narrate(quiet),
-        )  # fmt: skip
+        found = _answer(read.problem, search, quiet)
     contents: dict[str, bytes] = {}
-    if output and found.packing is not None:
-        contents["packing"] = table.format_csv(read, found.packing.offsets).encode()
+    if output and found.offsets is not None:
+        contents["packing"] = table.format_csv(read, found.offsets, found.banks).encode()
     if anonymise:
         contents["anonymised"] = table.format_csv(reshape.anonymise(read)).encode()
-    if reduce_to and capacity is not None:
-        smaller = reshape.reduce_verdict(read, capacity, found.status, time_limit)
+    if reduce_to:
+        smaller = reshape.reduce_verdict(
+            read, search["capacity"], found.document.status, search["time_limit"]
+        )
         contents["reduced"] = table.format_csv(smaller).encode()
-    document = _document(read.problem.names, read.problem.buffers, found)
     if as_json:
-        emit(json.dumps(document, indent=2) + "\n")
+        emit(to_json(found.document))
     elif outputs.to_stdout is None:
-        emit(_text(document))
+        emit(pack_text(found.document))
     outputs.write(contents, quiet=quiet)
-    return _EXIT[found.status]
+    return _EXIT[found.document.status]
+
+
+def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> None:
+    """Banks and replanning answer a question of their own."""
+    given = {
+        "--capacity": search["capacity"] is not None, "--minimize": search["minimize"],
+        "--explain": search["explain"], "--planner": search["planner"] is not None,
+        "--strategy": search["strategy"] != "best", "--reduce": reduce_to is not None,
+        "--replan": search["old"] is not None,
+    }  # fmt: skip
+    for option, key in (("--banks", "banks"), ("--replan", "old")):
+        if search[key] is None:
+            continue
+        fine = {"--capacity", "--replan"} if key == "old" else set()
+        for other, is_given in given.items():
+            if is_given and other not in fine:
+                raise UsageError(f"{option} and {other} do not go together")
+    if search["max_moves"] is not None and search["old"] is None:
+        raise UsageError("--max-moves needs an old packing", hint="pass --replan OLD.csv")
+
+
+def _answer(problem: Any, search: dict[str, Any], quiet: bool) -> Any:  # noqa: ANN401
+    """Run what is asked for; types are those of `reports.packing`, loaded only now."""
+    from peakfold.packing import table, verdict
+    from peakfold.reports.packing import decide, spread, stay
+
+    effort = {"time_limit": search["time_limit"], "seed": search["seed"]}
+    if search["banks"] is not None:
+        return spread(problem, search["banks"], **effort)
+    if search["old"] is not None:
+        old = table.read_csv(Path(search["old"]))
+        return stay(
+            problem, old, capacity=search["capacity"], max_moves=search["max_moves"], **effort
+        )
+    planner = verdict.load_planner(search["planner"]) if search["planner"] else None
+    return decide(
+        problem, capacity=search["capacity"], minimize=search["minimize"],
+        strategy=search["strategy"], want_culprits=search["explain"], planner=planner,
+        progress=_narrate(quiet), **effort,
+    )  # fmt: skip
 
 
 def _narrate(quiet: bool) -> Any:  # noqa: ANN401
@@ -121,44 +176,3 @@ def _narrate(quiet: bool) -> Any:  # noqa: ANN401
     if quiet or not sys.stderr.isatty():
         return None
     return lambda height, bound: print_line(f"{height} bytes, bound {bound}")
-
-
-def _document(names: tuple[str, ...], buffers: int, found: Any) -> dict[str, Any]:  # noqa: ANN401
-    culprits = found.culprits
-    explained = None if culprits is None else {
-        "buffers": [names[b] for b in culprits.buffers],
-        "bound_bytes": culprits.bound,
-        "irreducible": culprits.irreducible,
-        "reason": culprits.reason,
-        "time": culprits.time,
-    }  # fmt: skip
-    return {"schema": _SCHEMA, **found.summary(), "buffers": buffers, "culprits": explained}
-
-
-def _text(document: dict[str, Any]) -> str:
-    """The same for people."""
-    from peakfold.units import format_bytes
-
-    height, bound = document["height_bytes"], document["lower_bound_bytes"]
-    capacity, status = document["capacity_bytes"], document["status"]
-    lines = [f"{document['buffers']} buffers"]
-    if height is not None:
-        proof = (
-            "proven minimal" if document["optimal"] else f"{document['gap']:.2%} above the bound"
-        )
-        lines.append(f"height       {format_bytes(height)} ({height} bytes), {proof}")
-    lines.append(f"lower bound  {format_bytes(bound)} ({bound} bytes)")
-    if capacity is not None:
-        answer = {
-            "solved": "fits",
-            "infeasible": f"cannot fit, {document['missing_bytes']} bytes missing at least",
-            "timeout": f"unknown, the best found is {document['missing_bytes']} bytes above",
-        }[status]
-        lines.append(f"capacity     {format_bytes(capacity)} ({capacity} bytes): {answer}")
-    culprits = document["culprits"]
-    if culprits is not None:
-        kind = "irreducible" if culprits["irreducible"] else "not fully reduced"
-        count = len(culprits["buffers"])
-        lines.append(f"cannot fit together ({count}, {kind}): {', '.join(culprits['buffers'])}")
-    lines.append(f"{document['strategy'] or status}, {document['seconds']:.2f} s")
-    return "\n".join(lines) + "\n"

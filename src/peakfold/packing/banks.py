@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from peakfold.packing.greedy import lifetime
 from peakfold.packing.problem import Int64, Problem
 from peakfold.packing.sections import sections
 from peakfold.packing.solve import CapacityTooSmall, pack
+from peakfold.units import parse_size
+
+_BANK = re.compile(r"([^=@,\s]+)(?:=([^=@,]+))?(?:@([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,31 @@ class Bank:
     name: str
     capacity: int | None
     cost: float
+
+
+def parse_banks(text: str) -> tuple[Bank, ...]:
+    """Banks as a user writes them: ``NAME[=SIZE][@COST]``, separated by commas.
+
+    Without a size a bank takes what comes; without a cost it is the bank's place in the list,
+    so that the first is the cheapest.
+
+    Raises:
+        UsageError: a bank that cannot be read, or a name given twice.
+
+    Example:
+        >>> parse_banks("SRAM=256KiB,DRAM@10")
+        (Bank(name='SRAM', capacity=262144, cost=1.0), Bank(name='DRAM', capacity=None, cost=10.0))
+    """
+    found: list[Bank] = []
+    for place, word in enumerate(text.split(","), start=1):
+        match = _BANK.fullmatch(word.strip())
+        if match is None:
+            raise UsageError(f"{word!r} is no bank", hint="write NAME=SIZE@COST, as SRAM=256KiB@1")
+        name, size, cost = match.groups()
+        if any(bank.name == name for bank in found):
+            raise UsageError(f"bank {name!r} is given twice")
+        found.append(Bank(name, None if size is None else parse_size(size), float(cost or place)))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

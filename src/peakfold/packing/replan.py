@@ -13,6 +13,8 @@ from peakfold.packing.relation import neighbours
 from peakfold.packing.solve import pack
 from peakfold.packing.verify import violations
 
+ROUNDS = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replan:
@@ -32,6 +34,7 @@ def replan(
     old: ArrayLike,
     *,
     capacity: int | None = None,
+    max_moves: int | None = None,
     time_limit: float = 5.0,
     seed: int = 0,
 ) -> Replan:
@@ -46,6 +49,8 @@ def replan(
         problem: the buffers, pins of their own included.
         old: (n,) old byte offsets; `FREE` for new buffers.
         capacity: bytes that must be enough; None keeps whatever height comes out.
+        max_moves: take no later round that moves more buffers than this. The first round, which
+            moves what is no longer legal, is kept as the best known even if it moves more.
         time_limit: seconds for the whole.
         seed: of the randomised parts.
 
@@ -63,29 +68,34 @@ def replan(
     if past.shape != (problem.buffers,):
         raise UsageError(f"{problem.buffers} old offsets expected, got {past.shape}")
     kept = _legal(problem, past)
-    rounds = 8
     best: Packing | None = None
-    for number in range(rounds):
-        if number == rounds - 1:
+    for number in range(ROUNDS):
+        if number == ROUNDS - 1:
             kept = np.full(problem.buffers, FREE, dtype=np.int64)
         trial = replace(problem, fixed=np.where(problem.fixed != FREE, problem.fixed, kept))
         last = not (kept != FREE).any()
         found = pack(
             trial, capacity=capacity if last else None, minimize=False,
-            time_limit=time_limit / rounds, seed=seed,
+            time_limit=time_limit / ROUNDS, seed=seed,
         )  # fmt: skip
+        moves = int(_moved(problem, past, found.offsets).sum())
+        if best is not None and max_moves is not None and moves > max_moves:
+            break
         if best is None or found.height < best.height:
             best = found
         if last or capacity is None or found.height <= capacity:
-            best = found
             break
         kept = _let_go(problem, kept, found.offsets, capacity)
     if best is None:
         raise UsageError("no round of replanning was run")
     free = pack(problem, strategy="by-size").lower_bound
     packing = replace(best, lower_bound=min(free, best.height), optimal=best.height <= free)
-    moved = problem.alive & (past != FREE) & (packing.offsets != past)
-    return Replan(packing, moved)
+    return Replan(packing, _moved(problem, past, packing.offsets))
+
+
+def _moved(problem: Problem, past: Int64, offsets: Int64) -> NDArray[np.bool_]:
+    moved: NDArray[np.bool_] = problem.alive & (past != FREE) & (offsets != past)
+    return moved
 
 
 def _legal(problem: Problem, past: Int64) -> Int64:

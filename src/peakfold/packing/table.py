@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -224,10 +224,13 @@ def _pieces(
     return [*kept, (at, upper, 0, size)] if at < upper or not kept else kept
 
 
-def format_csv(table: Table, offsets: Iterable[int] | None = None) -> str:
+def format_csv(
+    table: Table, offsets: Iterable[int] | None = None, banks: Sequence[str] | None = None
+) -> str:
     """The table as text, with an ``offset`` column if offsets are given.
 
-    Without offsets, pins are written as ``offset`` (empty for free buffers).
+    Without offsets, pins are written as ``offset`` (empty for free buffers). `banks` adds a
+    column with the name of each buffer's bank, which readers of the format pass over.
 
     Example:
         >>> from io import StringIO
@@ -251,6 +254,8 @@ def format_csv(table: Table, offsets: Iterable[int] | None = None) -> str:
         columns["offset"] = [int(x) for x in offsets]
     elif (problem.fixed != FREE).any():
         columns["offset"] = ["" if x == FREE else x for x in problem.fixed.tolist()]
+    if banks is not None:
+        columns["bank"] = list(banks)
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)

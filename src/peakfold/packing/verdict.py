@@ -52,22 +52,6 @@ class Verdict:
             return None
         return (self.packing.height - self.bound) / self.bound if self.bound else 0.0
 
-    def summary(self) -> dict[str, Any]:
-        """The keys of ``peakfold pack --json``, without names."""
-        best = self.packing
-        return {
-            "buffers": None if best is None else len(best.offsets),
-            "capacity_bytes": self.capacity,
-            "height_bytes": None if best is None else best.height,
-            "lower_bound_bytes": self.bound,
-            "gap": self.gap,
-            "optimal": best is not None and best.optimal,
-            "status": self.status,
-            "missing_bytes": self.missing,
-            "strategy": None if best is None else best.strategy,
-            "seconds": round(self.seconds, 3),
-        }
-
 
 def judge_capacity(
     problem: Problem,

@@ -253,9 +253,66 @@ class LanesDocument:
     rows: list[LanesRow]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CulpritsRecord:
+    """Buffers that cannot fit the capacity together.
+
+    Attributes:
+        irreducible: without any one of them the others are known to fit.
+        reason: load (alive at one time) or search (no arrangement).
+        time: a step at which they live together, for load.
+    """
+
+    buffers: list[str]
+    bound_bytes: int
+    irreducible: bool
+    reason: str
+    time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankRecord:
+    """One memory of several; `cost` is the price of a byte of a buffer that lies there."""
+
+    name: str
+    capacity_bytes: int | None
+    cost: float
+    height_bytes: int
+    buffers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackDocument:
+    """Output of ``pack --json``.
+
+    Attributes:
+        height_bytes: None without a packing, and with banks, which have heights of their own.
+        status: solved, infeasible (proven) or timeout (unknown).
+        missing_bytes: from the capacity to the bound (infeasible) or to the best (timeout).
+        moved: with ``--replan``, who lies elsewhere than before.
+        cost: with ``--banks``, bytes times the cost of their bank, summed.
+    """
+
+    schema: str
+    buffers: int
+    capacity_bytes: int | None
+    height_bytes: int | None
+    lower_bound_bytes: int | None
+    gap: float | None
+    optimal: bool
+    status: str
+    missing_bytes: int
+    strategy: str | None
+    seconds: float
+    culprits: CulpritsRecord | None = None
+    moved: list[str] | None = None
+    banks: list[BankRecord] | None = None
+    cost: float | None = None
+
+
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-    | LanesDocument
+    | LanesDocument | PackDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -267,6 +324,7 @@ DOCUMENTS: dict[str, type] = {
     "targets": TargetsDocument,
     "demo": DemoDocument,
     "lanes": LanesDocument,
+    "pack": PackDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 
