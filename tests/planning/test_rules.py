@@ -142,6 +142,10 @@ def test_a_small_slice_does_not_keep_its_base_alive() -> None:
     assert 8 * mib <= result.summary.arena_bytes <= 8 * mib + 2**16
     # Whole objects cannot keep a part of one alive: there, the slice is copied instead.
     assert result.summary.both_bytes <= 12 * mib + 2**16
+    # Chosen together, the slice is copied: 8 MiB and the copy, which no plan can go below.
+    best = plan(g, align=64, order="best")
+    assert aliases(best, "view") == {}
+    assert best.summary.arena_bytes == best.summary.any_order_bound_bytes == 8 * mib + 1024
 
 
 @pytest.mark.req("R10")

@@ -17,12 +17,15 @@ def with_best_order(study: Study) -> Study:
     order it brings is then laid out with zero-copy concatenations chosen for it and packed, so
     the result is never worse than the file's order with any of these alone. Where a
     concatenation might be built in place, the bound is searched once more with all copies of
-    concatenations left out.
+    concatenations left out. Where copying a slice might let its base be written in place, no
+    searched bound holds and the one that holds for all sharing stays.
     """
     options = study.options
     found = best_order(study, time_limit=options.time_limit, seed=options.seed)
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views
-    if zero_copy and any(fact.parts for fact in study.facts):
+    if copies_may_help(study):
+        bound = 0
+    elif zero_copy and any(fact.parts for fact in study.facts):
         bound = bound_without_copies(study, time_limit=options.time_limit, seed=options.seed)
     else:
         bound = found.bound
@@ -33,6 +36,46 @@ def with_best_order(study: Study) -> Study:
     other = replace(study, order=found.order, running=running)
     file_total = make_layout(study, "arena", _strategy(study)).total
     return other if make_layout(other, "arena", _strategy(study)).total < file_total else study
+
+
+def copies_may_help(study: Study) -> bool:
+    """Whether copying a slice instead of aliasing it could lower the live bytes of some order.
+
+    It can only where the slice is what keeps an op from running in place over the base: else
+    the copy adds its bytes and frees none that the alias would not free.
+    """
+    index = study.index
+    bases = {
+        index.id_of[op.inputs[view.input]]
+        for op, fact in zip(study.graph.ops, study.facts, strict=True)
+        for view in fact.views
+        if op.outputs[view.output] and op.inputs[view.input]
+        and index.nbytes[index.id_of[op.outputs[view.output]]]
+        < index.nbytes[index.id_of[op.inputs[view.input]]]
+    }  # fmt: skip
+    if not bases or not study.options.inplace:
+        return False
+    root = whole_views(study)
+    sliced = {root[tensor] for tensor in bases}
+    for op, fact in zip(study.graph.ops, study.facts, strict=True):
+        for position in fact.inplace:
+            name = op.inputs[position] if position < len(op.inputs) else ""
+            if name and root[index.id_of[name]] in sliced:
+                return True
+    return False
+
+
+def whole_views(study: Study) -> list[int]:
+    """Per tensor, the tensor of which it is, through any number of views, all the bytes."""
+    index = study.index
+    root = list(range(len(index.nbytes)))
+    for op, fact in zip(study.graph.ops, study.facts, strict=True):
+        for view in fact.views:
+            if op.outputs[view.output] and op.inputs[view.input]:
+                one, two = index.id_of[op.outputs[view.output]], index.id_of[op.inputs[view.input]]
+                if index.nbytes[one] == index.nbytes[two]:
+                    root[one] = root[two]
+    return root
 
 
 def _strategy(study: Study) -> str:

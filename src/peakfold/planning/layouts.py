@@ -21,6 +21,7 @@ from peakfold.planning.counter import CounterPlan, TraceRow, count_references
 from peakfold.planning.decisions import Block, Timeline, timeline
 from peakfold.planning.lanes import path_colours
 from peakfold.planning.options import COUNTER, PATHS
+from peakfold.planning.order import choose_copies
 from peakfold.planning.parallel import assign_lanes_objects, pack_lanes
 from peakfold.planning.plan import Mode
 from peakfold.planning.storage import Aliasing
@@ -85,7 +86,11 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
     # More sharing inside storages can cost more between them, so less is tried, too; and a
     # size policy can forbid so much that sharing nothing but storages is better.
     full = _aliasing(study)
-    choices = list(dict.fromkeys([full, replace(full, inplace=False), NOTHING]))
+    choices = [full, replace(full, inplace=False), NOTHING]
+    if study.options.order == "best" and full.views:
+        # A whole object is alive as long as any view of it; a copy may be cheaper.
+        choices.append(choose_copies(study, full, "objects"))
+    choices = list(dict.fromkeys(choices))
     layouts = [_objects(study, mode, strategy, choice) for choice in choices]
     alone = _each_alone(study.play(full), mode)
     bound = objects_bound(alone.timeline.hulls(study.policies.align))
@@ -215,7 +220,25 @@ def _arena(study: Study, strategy: str) -> Layout:
             tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
             if tried is not best:
                 best, taken = tried, taken | {op}
+    if study.options.order == "best" and (slices := _slices(study)):
+        # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
+        best = _better(study, strategy, replace(aliasing, copied=slices), best)
+    if not best.timeline.storages.homed:
+        copying = best.total
     return replace(best, copying=copying)
+
+
+def _slices(study: Study) -> frozenset[int]:
+    """Results that are views of a part of an operand."""
+    index = study.index
+    return frozenset(
+        index.id_of[op.outputs[view.output]]
+        for op, fact in zip(study.graph.ops, study.facts, strict=True)
+        for view in fact.views
+        if op.outputs[view.output] and op.inputs[view.input]
+        and index.nbytes[index.id_of[op.outputs[view.output]]]
+        < index.nbytes[index.id_of[op.inputs[view.input]]]
+    )  # fmt: skip
 
 
 def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:

@@ -9,7 +9,7 @@ from rich.text import Text
 from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import counted, heading, plain_table, shorten
+from peakfold.reports.text import counted, heading, listed, plain_table, shorten
 from peakfold.units import format_bytes
 
 _MEANING = {
@@ -130,6 +130,20 @@ def zero_copy(result: PlanResult) -> list[RenderableType]:
             f"copy; a runtime that copies needs {format_bytes(summary.arena_copying_bytes)}."
         )
     ]
+
+
+def lanes_part(result: PlanResult) -> list[RenderableType]:
+    """How many ops may run at once, and what the plan makes wait beyond the graph."""
+    plan, ops = result.plan, result.study.graph.ops
+    if plan.lanes == 1:
+        return []
+    safe = "any run the graph allows" if plan.lanes == "free" else f"{plan.lanes} ops at once"
+    waits = [
+        f"{shorten(ops[after].name, 30)} waits for {shorten(ops[before].name, 30)}"
+        for before, after in plan.added
+    ]
+    more = f"; added: {listed(waits)}" if waits else ""
+    return [Text(f"Safe for {safe}{more}.")]
 
 
 def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:

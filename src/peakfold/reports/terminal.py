@@ -54,6 +54,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         "",
         parts.proof_line(result),
         parts.beside(result),
+        *parts.lanes_part(result),
         *parts.zero_copy(result),
         "",
         heading("Memory over time"),
