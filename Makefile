@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint tests wheel trace bench clean
+.PHONY: demo test lint tests bounds wheel trace bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -17,7 +17,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/peakfold demo --force peakfold-demo
 
-test: lint tests wheel
+test: lint tests bounds wheel
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,6 +28,10 @@ lint: $(READY)
 
 tests: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Compiled kernels once more, with every index checked; their cache is a folder of its own.
+bounds: $(READY)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(BIN)/python -m pytest -q tests/packing/test_kernels.py tests/packing/test_exact.py tests/packing/test_bounds_checks.py
 
 # The built wheel, not the checkout: installed into a folder of its own that shadows `src`.
 wheel: $(READY)

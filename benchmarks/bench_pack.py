@@ -147,6 +147,7 @@ def scale(largest: int) -> Iterator[Instance]:
 
 def ablations() -> dict[str, Tool]:
     from peakfold.packing.exact import PORTFOLIO, decide
+    from peakfold.packing.kernels.search import FITTING, TIGHTEST
     from peakfold.packing.model import build
 
     def alone(jobs: tuple[tuple[int, str], ...]) -> Run:
@@ -163,7 +164,11 @@ def ablations() -> dict[str, Tool]:
 
         return run
 
-    named = {f"{('lowest', 'tightest')[rule]}-{key}": ((rule, key),) for rule, key in PORTFOLIO}
+    def title(rule: int, key: str) -> str:
+        place = "tightest" if rule & TIGHTEST else "lowest"
+        return f"{place}{'-fitting' if rule & FITTING else ''}-{key}"
+
+    named = {title(rule, key): ((rule, key),) for rule, key in PORTFOLIO}
     return {name: Tool(alone(jobs)) for name, jobs in {"all": PORTFOLIO, **named}.items()}
 
 
@@ -202,11 +207,13 @@ def main() -> None:
             row = run_one(name, label, tool, problem, capacity, options.limit)
             rows.append(row)
             wrong = "" if row.valid else " INVALID" if row.height is not None else " nothing"
-            print(f"{name:18} {label:18} {row.seconds:9.3f} s  {row.over_bound}  "
+            print(f"{name:16} {label:25} {row.seconds:9.3f} s  {row.over_bound}  "
                   f"{'solved' if row.solved else 'open'}{wrong}  {row.peak_mb} MB  "
                   f"probe {row.probe_s:.3f}", flush=True)  # fmt: skip
     for tool in tools:
         mine = [row for row in rows if row.tool == tool]
+        if not mine:
+            continue
         solved, total = sum(row.solved for row in mine), sum(row.seconds for row in mine)
         print(f"{tool}: {solved} of {len(mine)} solved, {total:.2f} s in all")
     if options.output:
