@@ -1,8 +1,8 @@
 """Other allocators behind one call: problem, capacity, seconds -> offsets, or None for nothing.
 
 A peer takes part where it is installed: `omnimalloc` and `ortools` from PyPI, a `minimalloc`
-program on PATH. A peer is called with its own defaults; what it does not take (a capacity, a
-time limit) is not passed.
+program on PATH. A peer is called with its own defaults unless its name says otherwise; what it
+does not take (a capacity, a time limit) is not passed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,18 @@ def ours(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | N
     return pack(problem, capacity=capacity, minimize=capacity is None, time_limit=limit).offsets
 
 
-def omnimalloc(allocator: str) -> Run:
-    """It knows no capacity and no time limit per call (SuperMalloc stops itself after 3 s)."""
+def omnimalloc(name: str, threads: int | None = None) -> Run:
+    """It knows no capacity; by default SuperMalloc stops itself after 3 s.
+
+    With `threads` it gets the round's limit, and more threads than there are cores: that makes
+    it try its bounds from below, too, which here is its best known setting.
+    """
 
     def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:  # noqa: ARG001
         import omnimalloc as om
+        from omnimalloc.allocators import SupermallocAllocator
+
+        allocator = SupermallocAllocator(limit, num_threads=threads) if threads else name
 
         live = np.flatnonzero(problem.alive).tolist()
         size, start, stop = (x.tolist() for x in (problem.size, problem.start, problem.stop))
@@ -114,6 +121,7 @@ def peers() -> dict[str, Tool]:
         # Both build a graph of all conflicts: gigabytes above some ten thousand buffers.
         found["omnimalloc-omni"] = Tool(omnimalloc("omni"), 30_000)
         found["omnimalloc-super"] = Tool(omnimalloc("supermalloc"), 2_000)
+        found["omnimalloc-super-12"] = Tool(omnimalloc("supermalloc", 12), 2_000)
     if importlib.util.find_spec("ortools"):
         found["cp-sat"] = Tool(cp_sat, 150)
     if shutil.which("minimalloc"):
