@@ -44,6 +44,22 @@ def test_one_grown_buffer_moves_few():
     assert violations(changed, tight.packing.offsets, 300) == []
 
 
+@settings(max_examples=60, deadline=None)
+@given(plain_problems(max_buffers=7, max_time=4), st.data())
+def test_max_moves_stops_at_the_last_round_within_it(problem, data):
+    old = [data.draw(st.integers(-1, 30)) for _ in range(problem.buffers)]
+    best = pack(problem, time_limit=60).height
+    moves = data.draw(st.integers(0, problem.buffers))
+    first = replan(problem, old, time_limit=60)
+    found = replan(problem, old, capacity=best, max_moves=moves, time_limit=60)
+    assert violations(problem, found.packing.offsets) == []
+    assert found.packing.height <= first.packing.height
+    if found.moved.sum() > moves:
+        assert found.packing.offsets.tolist() == first.packing.offsets.tolist()
+    free = replan(problem, old, capacity=best, max_moves=problem.buffers, time_limit=60)
+    assert free.packing.height == best
+
+
 def test_replanning_refuses_nonsense():
     problem = Problem.of([0, 0], [1, 1], [4, 4], fixed=[0, 2])
     with pytest.raises(UsageError, match="old offsets"):
