@@ -40,6 +40,11 @@ def parse(text):
         ("id,lower,upper,size,alignment\na,0,1,4,0\n", "line 2", "alignment"),
         ("id,lower,upper,size,alignment,offset\na,0,1,4,8,12\n", "line 2", "breaks alignment"),
         ("id,lower,upper,size,gaps\na,0,9,4,3\n", "line 2", "cannot be read"),
+        (
+            "id,lower,upper,size,offset,bank\na,0,1,4,0,S\nb,0,1,4,,D\nc,0,1,4,0,D\n",
+            "line 4",
+            "bank 'D'",
+        ),
         ("id,lower,upper,size,gaps\na,0,9,4,3-12\n", "line 2", "out of order"),
         ("id,lower,upper,size,gaps\na,0,9,4,3-5@0:5\n", "line 2", "leaves its buffer"),
     ],

@@ -4,7 +4,8 @@ Columns in any order: ``id`` (or ``buffer``, ``buffer_id``), ``lower`` (``start`
 ``upper`` or ``end`` (``end`` is the last step alive, so 1 is added), ``size``; optional
 ``alignment``, ``offset`` (a pin; empty = free), ``hint`` (ignored) and ``gaps``: a list of
 ``first-last`` separated by spaces, each with an optional ``@low:high``, the only bytes that
-the buffer uses in that stretch. A name ``X.<capacity>.csv`` carries the capacity.
+the buffer uses in that stretch; ``bank``, written by us: offsets in several banks are no pins
+in one memory, so such a file is refused. A name ``X.<capacity>.csv`` carries the capacity.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAMES = {
     "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower", "end": "upper",
 }  # fmt: skip
 _REQUIRED = ("id", "lower", "upper", "size")
-_KNOWN = (*_REQUIRED, "alignment", "offset", "hint", "gaps")
+_KNOWN = (*_REQUIRED, "alignment", "offset", "hint", "gaps", "bank")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _GAP = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")
 _CAPACITY = re.compile(r".+\.([0-9]{1,18})\.csv")
@@ -124,6 +125,7 @@ class _Rows:
         self._width = 0
         self._seen: dict[str, int] = {}
         self._total = 0
+        self._bank: str | None = None
         self._bounds: list[tuple[int, int]] = []
         self._numbers: list[tuple[int, int, int]] = []  # size, alignment, pin
         self._gaps: list[str] = []
@@ -167,6 +169,8 @@ class _Rows:
         fixed = _integer(pin, "offset", where) if pin else FREE
         if fixed > 0 and fixed % align:
             raise ModelError(f"offset {fixed} breaks alignment {align}", where=where)
+        if pin and (bank := cell.get("bank")) is not None:
+            self._one_bank(bank, where)
         self._total += size + align + max(fixed, 0)
         if self._total >= NUMBER_LIMIT:
             raise ModelError("sizes and offsets add up to 2^62 bytes or more", where=where)
@@ -175,6 +179,13 @@ class _Rows:
         self._gaps.append(cell.get("gaps", ""))
         self._pieces += _pieces(lower, upper, size, cell.get("gaps", ""), self._inclusive, where)
         self._first.append(len(self._pieces))
+
+    def _one_bank(self, bank: str, where: str) -> None:
+        if self._bank is None:
+            self._bank = bank
+        if bank != self._bank:
+            what = f"offset lies in bank {bank!r}, one before in {self._bank!r}"
+            raise ModelError(what, where=where, hint="leave out the offsets, or pack one bank")
 
     def table(self) -> Table:
         bounds = np.array(self._bounds, dtype=np.int64).reshape(-1, 2)
@@ -230,7 +241,7 @@ def format_csv(
     """The table as text, with an ``offset`` column if offsets are given.
 
     Without offsets, pins are written as ``offset`` (empty for free buffers). `banks` adds a
-    column with the name of each buffer's bank, which readers of the format pass over.
+    column with the name of each buffer's bank.
 
     Example:
         >>> from io import StringIO
