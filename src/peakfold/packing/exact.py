@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peakfold.packing.kernels import branch
+from peakfold.packing.kernels import cells
 from peakfold.packing.kernels.branch import propagate
 from peakfold.packing.kernels.search import (
     FITTING,
@@ -94,7 +94,7 @@ class Searcher:
             grid=grid,
             state=_state(model, capacity, rank),
             buffers=n,
-            log=np.zeros((8 * (2 * n + 5 * k) + 64, 2), dtype=np.int64),
+            log=np.zeros((8 * (2 * n + 6 * k) + 64, 2), dtype=np.int64),
             frames=np.zeros((4 * n + 64, FRAME), dtype=np.int64),
             pend=np.zeros((4 * k + 64, 4), dtype=np.int64),
         )
@@ -122,12 +122,12 @@ class Searcher:
     @property
     def nodes(self) -> int:
         """Decisions taken so far."""
-        return int(self.state[branch.NODES])
+        return int(self.state[cells.NODES])
 
     @property
     def low(self) -> Int64:
         """(n,) offsets in units; a packing only after SOLVED."""
-        return self.state[branch.VARS : branch.VARS + self.buffers].copy()
+        return self.state[cells.VARS : cells.VARS + self.buffers].copy()
 
 
 def decide(
@@ -197,12 +197,21 @@ def _grid(model: Model, limit: int) -> Int64:
         model.size, model.align, np.where(model.fixed == FREE, free, model.fixed),
         model.left, model.right, model.at, model.section, model.near, model.neighbour,
         model.before, model.after, model.base,
+        *_borders(model.left, model.count), *_borders(model.right, model.count),
     ]  # fmt: skip
-    head = np.zeros(branch.G_HEADER, dtype=np.int64)
-    head[branch.N], head[branch.K] = model.buffers, model.count
-    starts = branch.G_HEADER + np.cumsum([0, *map(len, columns)])[:-1]
-    head[branch.SIZE : branch.BASE + 1] = starts
+    head = np.zeros(cells.G_HEADER, dtype=np.int64)
+    head[cells.N], head[cells.K] = model.buffers, model.count
+    starts = cells.G_HEADER + np.cumsum([0, *map(len, columns)])[:-1]
+    head[cells.SIZE : cells.STOPPING + 1] = starts
+    if (model.right - model.left != np.diff(model.at)).any():
+        head[cells.STARTS] = 0  # a lifetime with gaps or a relation: sections have no order
     return np.concatenate([head, *columns])
+
+
+def _borders(border: Int64, count: int) -> tuple[Int64, Int64]:
+    """CSR of buffers by section border."""
+    at = np.searchsorted(np.sort(border), np.arange(count + 2)).astype(np.int64)
+    return at, np.argsort(border, kind="stable").astype(np.int64)
 
 
 def _state(model: Model, limit: int, rank: Int64) -> Int64:
@@ -216,23 +225,27 @@ def _state(model: Model, limit: int, rank: Int64) -> Int64:
     entry = np.lexsort((owner, model.section)).astype(np.int64)
     slot = np.empty_like(entry)
     slot[entry] = np.arange(len(entry))
-    unset, zeros = np.full(n, -1), np.zeros(n)
+    unset, zeros = np.full(n, -1), np.zeros(n, dtype=np.int64)
+    idle = np.zeros(k, dtype=np.int64)
     columns = {
-        branch.VARS: np.maximum(model.fixed, 0), branch.KIND: zeros, branch.REST: model.load,
-        branch.COUNT: np.diff(model.base), branch.FLOOR: np.full(k, -1),
-        branch.CROSS: np.cumsum(crossing)[:k], branch.ENDS: np.full(k, -1),
-        branch.STAMP: np.zeros(branch.VARS + 2 * n + 5 * k), branch.QUEUE: np.arange(k),
-        branch.WAITING: np.ones(k), branch.MEMBER: model.member, branch.ENTRY: entry,
-        branch.SLOT: slot, branch.WATCH: unset, branch.COST: zeros, branch.TODO: zeros,
-        branch.KEY: rank,
+        cells.VARS: np.maximum(model.fixed, 0), cells.KIND: zeros, cells.REST: model.load,
+        cells.COUNT: np.diff(model.base), cells.FLOOR: np.full(k, -1),
+        cells.CROSS: np.cumsum(crossing)[:k], cells.ENDS: np.full(k, -1),
+        cells.ABLE: np.full(k, -1),
+        cells.STAMP: np.zeros(cells.VARS + 2 * n + 6 * k, dtype=np.int64),
+        cells.QUEUE: np.arange(k),
+        cells.WAITING: idle + 1, cells.MEMBER: model.member, cells.ENTRY: entry,
+        cells.SLOT: slot, cells.WATCH: unset, cells.COST: zeros, cells.TODO: zeros,
+        cells.KEY: rank,
+        cells.SUMS: np.zeros(cells.WORDS, dtype=np.int64), cells.TIGHT: idle, cells.DOUBT: idle,
     }  # fmt: skip
-    head = np.zeros(branch.VARS, dtype=np.int64)
-    at = branch.VARS
+    head = np.zeros(cells.VARS, dtype=np.int64)
+    at = cells.VARS
     for name, column in columns.items():
-        if name != branch.VARS:
+        if name != cells.VARS:
             head[name] = at
         at += len(column)
-    head[branch.HI], head[branch.PEND], head[branch.HOT] = k, -1, -1
-    head[branch.NODE], head[branch.FRESH] = 1, 2
-    head[branch.QUEUED], head[branch.CAPACITY] = k, limit
+    head[cells.HI], head[cells.PEND], head[cells.HOT] = k, -1, -1
+    head[cells.NODE], head[cells.FRESH] = 1, 2
+    head[cells.QUEUED], head[cells.CAPACITY] = k, limit
     return np.concatenate([head, *columns.values()]).astype(np.int64)

@@ -59,6 +59,7 @@ class _Search:
     seed: int
     progress: Progress | None
     bound: int
+    on_compile: Callable[[], None] | None = None
     height: int = 1 << 62
     offsets: Int64 | None = None
     strategy: str = ""
@@ -89,6 +90,14 @@ class _Search:
             return True
         return self.height <= self.bound
 
+    def announce(self, kernel: object) -> None:
+        """Say so once if `kernel` is not compiled yet."""
+        from peakfold.packing.kernels.warm import must_compile
+
+        if self.on_compile is not None and must_compile(kernel):
+            self.on_compile()
+            self.on_compile = None
+
     def expired(self) -> bool:
         return monotonic() > self.deadline
 
@@ -102,6 +111,7 @@ def pack(
     time_limit: float = 5.0,
     seed: int = 0,
     progress: Progress | None = None,
+    on_compile: Callable[[], None] | None = None,
 ) -> Packing:
     """Give every buffer an offset so that the height is small.
 
@@ -115,6 +125,8 @@ def pack(
         time_limit: seconds; an outer stop only, at least one packing is always returned.
         seed: of the randomised parts.
         progress: called with (height, lower bound) at every improvement.
+        on_compile: called before a wait of seconds, when kernels are compiled for the first
+            time on this machine (later runs load them from numba's cache).
 
     Raises:
         UsageError: an unknown strategy, a negative capacity or time limit.
@@ -131,8 +143,9 @@ def pack(
     if not time_limit >= 0 or (capacity is not None and capacity < 0):
         raise UsageError("capacity and time limit must not be negative")
     state = _Search(
-        problem, capacity, minimize, monotonic() + time_limit, seed, progress, lower_bound(problem)
-    )
+        problem, capacity, minimize, monotonic() + time_limit, seed, progress,
+        lower_bound(problem), on_compile,
+    )  # fmt: skip
     state.raise_bound(state.bound)
     if strategy != "best":
         state.offer(STRATEGIES[strategy](problem), strategy)
@@ -180,8 +193,10 @@ def _fast(state: _Search) -> None:
     if not problem.plain or related or problem.buffers <= PLAIN_LIMIT // 4:
         return
     from peakfold.packing.fast_fit import Fitter, orders
+    from peakfold.packing.kernels.fit import fit
     from peakfold.packing.model import can_model
 
+    state.announce(fit)
     fitter = Fitter(problem)
     share = FAST_SHARE if can_model(problem) else 1.0
     stop = monotonic() + share * max(state.deadline - monotonic(), 0)
@@ -202,7 +217,9 @@ def _exact(state: _Search) -> None:
     if model is None:
         return
     from peakfold.packing.exact import decide
+    from peakfold.packing.kernels.search import search
 
+    state.announce(search)
     for target, nodes in _targets(state, model.unit):
         found = decide(model, target, nodes=nodes, seed=state.seed, expired=state.expired)
         if found.fits:

@@ -1,144 +1,54 @@
 # ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
-"""One step of the exact search: placing, blocking, propagation, and an undo log.
-
-Both arguments of every function are flat int64 vectors, because passing many arrays around
-costs numba more than the work itself. `g` is the problem (read only), `s` the search.
-
-g, for n buffers and k sections: a header of base positions (named below), then
-    size, align, top   (n,) size, alignment, largest legal offset
-    left, right        (n,) hull of the lifetime in sections
-    at, section        CSR of sections by buffer
-    near, neighbour    CSR of conflicting buffers, rows sorted
-    before, after      (n,) previous and next buffer of a class of equal ones, or -1
-    base               (k + 1,) where the sparse set of each section starts
-
-s: a header of registers, then the undoable variables from `VARS` on
-    low    (n,) least offset each buffer can still have
-    kind   (n,) OPEN, BLOCKED (something unplaced ends up below it) or PLACED
-    rest   (k,) sum of sizes of the unplaced buffers of a section
-    count  (k,) number of them
-    floor  (k,) least `low` of them
-    cross  (k,) unplaced buffers alive in both section i - 1 and section i
-    ends   (k,) least end of those that can be lowest in the section
-and scratch that needs no undo: stamp, queue, queued, member, entry, slot, watch, cost, todo, key.
-
-A variable is logged once per node (`stamp`), which bounds the log by nodes times variables.
-"""
+"""One step of the exact search: placing, blocking, propagation. The vectors are in `cells`."""
 
 from __future__ import annotations
 
 from numba import njit
 
-OPEN, BLOCKED, PLACED = 0, 1, 2
-FAR = 1 << 60
-
-# Header of g.
-N, K, SIZE, ALIGN, TOP, LEFT, RIGHT, AT, SECTION, NEAR, NEIGHBOUR, BEFORE, AFTER, BASE = range(14)
-G_HEADER = 16
-# Header of s: registers, then bases.
-NODE, FRESH, LOG, QUEUED, SPLIT, DEPTH, LO, HI, PEND, PENDS, NODES, HITS, CAPACITY, HOT = range(14)
-KIND, REST, COUNT, FLOOR, CROSS, ENDS, STAMP, QUEUE, WAITING = range(14, 23)
-MEMBER, ENTRY, SLOT, WATCH, COST, TODO, KEY = range(23, 30)
-VARS = 32
-
-
-@njit(cache=True, nogil=True)
-def put(s, log, variable, value):  # type: ignore[no-untyped-def]
-    """Set a variable, remembering its value before this node."""
-    stamp = s[STAMP] + variable
-    if s[stamp] != s[NODE]:
-        s[stamp] = s[NODE]
-        log[s[LOG], 0] = variable
-        log[s[LOG], 1] = s[variable]
-        s[LOG] += 1
-    s[variable] = value
-
-
-@njit(cache=True, nogil=True)
-def undo(s, log, mark):  # type: ignore[no-untyped-def]
-    """Take back everything logged since `mark`."""
-    for i in range(s[LOG] - 1, mark - 1, -1):
-        s[log[i, 0]] = log[i, 1]
-    s[LOG] = mark
-    s[NODE] = s[FRESH]
-    s[FRESH] += 1
-
-
-@njit(cache=True, nogil=True)
-def look_at(s, section):  # type: ignore[no-untyped-def]
-    """Queue a section for propagation."""
-    if s[s[WAITING] + section] == 0:
-        s[s[WAITING] + section] = 1
-        s[s[QUEUE] + s[QUEUED]] = section
-        s[QUEUED] += 1
-
-
-@njit(cache=True, nogil=True)
-def drain(s):  # type: ignore[no-untyped-def]
-    """Empty the queue after a contradiction; always False."""
-    while s[QUEUED] > 0:
-        s[QUEUED] -= 1
-        s[s[WAITING] + s[s[QUEUE] + s[QUEUED]]] = 0
-    return False
-
-
-@njit(cache=True, nogil=True)
-def lift(g, s, log, b, value):  # type: ignore[no-untyped-def]
-    """Raise `low` of b to at least `value`; False if it cannot lie there.
-
-    Equal buffers keep index order, so the next one of the class starts where b ends. A section
-    needs a full look only if b was its floor or its first end; else b alone is looked at.
-    """
-    kind, rest, floor, ends, waiting = s[KIND], s[REST], s[FLOOR], s[ENDS], s[WAITING]
-    while b >= 0 and s[kind + b] != PLACED:
-        step, size = g[g[ALIGN] + b], g[g[SIZE] + b]
-        old = s[VARS + b]
-        while value > old:
-            if step > 1:
-                value = (value + step - 1) // step * step
-            if value > g[g[TOP] + b]:
-                return False
-            more = value
-            for i in range(g[SECTION] + g[g[AT] + b], g[SECTION] + g[g[AT] + b + 1]):
-                t = g[i]
-                if s[waiting + t] == 0:
-                    end = s[ends + t]
-                    if old == s[floor + t] or old + size == end:
-                        look_at(s, t)
-                    elif more < end and value > s[CAPACITY] - s[rest + t]:
-                        more = end
-            put(s, log, VARS + b, value)
-            old, value = value, more
-        value = old + size
-        b = g[g[AFTER] + b]
-        if b >= 0 and s[VARS + b] >= value:
-            return True
-    return True
-
-
-@njit(cache=True, nogil=True)
-def room_above(g, s, begin, stop, limit):  # type: ignore[no-untyped-def]
-    """Whether the buffers of a section that start at v or above fit between v and the capacity.
-
-    For every v that is the `low` of one of them; up to `limit` they fit, all rest included.
-    """
-    todo, size, count = s[TODO], g[SIZE], 0
-    for i in range(begin, stop):
-        c = s[i]
-        low = s[VARS + c]
-        if low > limit:
-            j = todo + count
-            while j > todo and s[VARS + s[j - 1]] < low:
-                s[j] = s[j - 1]
-                j -= 1
-            s[j] = c
-            count += 1
-    total = 0
-    for j in range(todo, todo + count):
-        total += g[size + s[j]]
-        if s[VARS + s[j]] + total > s[CAPACITY]:
-            return False
-    return True
+from peakfold.packing.kernels.cells import (
+    ABLE,
+    AT,
+    BASE,
+    BLOCKED,
+    CAPACITY,
+    COST,
+    COUNT,
+    CROSS,
+    DOUBT,
+    DOUBTS,
+    ENDS,
+    ENTRY,
+    FAR,
+    FLOOR,
+    HOT,
+    KIND,
+    LEFT,
+    MEMBER,
+    NEAR,
+    NEIGHBOUR,
+    OPEN,
+    PLACED,
+    QUEUED,
+    REST,
+    RIGHT,
+    SECTION,
+    SIZE,
+    SLOT,
+    SPLIT,
+    STARTS,
+    TIGHT,
+    TODO,
+    VARS,
+    WATCH,
+    K,
+    N,
+    drain,
+    lift,
+    look_at,
+    next_section,
+    put,
+)
+from peakfold.packing.kernels.tight import settle_border, study_section
 
 
 @njit(cache=True, nogil=True)
@@ -152,27 +62,32 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     begin = s[MEMBER] + g[g[BASE] + t]
     stop = begin + s[s[COUNT] + t]
     limit = s[CAPACITY] - s[s[REST] + t]
-    least, first_end = FAR, FAR
+    least, first_end, able = FAR, FAR, 0
     for i in range(begin, stop):
         c = s[i]
         low = s[VARS + c]
         least = min(least, low)
         if low <= limit:
             first_end = min(first_end, low + g[size + c])
+            able += 1
     if s[s[FLOOR] + t] != least:
         put(s, log, s[FLOOR] + t, least)
     if s[s[ENDS] + t] != first_end:
         put(s, log, s[ENDS] + t, first_end)
+    if s[s[ABLE] + t] != able:
+        put(s, log, s[ABLE] + t, able)
     if least > limit and begin < stop:
         return False
     if not lifting:
         return True
-    if not room_above(g, s, begin, stop, limit):
-        return False
     for i in range(begin, stop):
         d = s[i]
         if limit < s[VARS + d] < first_end and not lift(g, s, log, d, first_end):
             return False
+    if s[s[DOUBT] + t] == 0:
+        s[s[DOUBT] + t] = 1
+        s[s[TIGHT] + s[DOUBTS]] = t
+        s[DOUBTS] += 1
     return True
 
 
@@ -257,20 +172,31 @@ def propagate(g, s, log):  # type: ignore[no-untyped-def]
 
     The section that failed is kept in `HOT`: the next decision is taken there. Two sections can
     lift each other's buffers in steps of the smallest size, so effort is bounded: beyond it the
-    sections are only brought up to date (what is not concluded is decided by search).
+    sections are only brought up to date (what is not concluded is decided by search). Cheap
+    conclusions come first: a section gets its costly look once those are all drawn.
     """
     kind, effort = s[KIND], 4 * g[K] + 100
     while True:
         while s[QUEUED] > 0:
-            s[QUEUED] -= 1
-            t = s[s[QUEUE] + s[QUEUED]]
-            s[s[WAITING] + t] = 0
+            t = next_section(g, s)
             effort -= 1
-            if not check_section(g, s, log, t, effort > 0):
+            fine = check_section(g, s, log, t, effort > 0)
+            if fine and effort > 0 and g[STARTS] > 0:
+                fine = settle_border(g, s, log, t) and settle_border(g, s, log, t + 1)
+            if not fine:
                 s[HOT] = t
-                return drain(s)
+                return drain(g, s)
         if effort <= 0:
+            drain(g, s)
             return True
+        if s[DOUBTS] > 0:
+            s[DOUBTS] -= 1
+            t = s[s[TIGHT] + s[DOUBTS]]
+            s[s[DOUBT] + t] = 0
+            if not study_section(g, s, log, t):
+                s[HOT] = t
+                return drain(g, s)
+            continue
         fine = True
         for d in range(g[N]):
             if s[kind + d] == BLOCKED and not supported(g, s, d):
@@ -279,7 +205,7 @@ def propagate(g, s, log):  # type: ignore[no-untyped-def]
         if fine:
             return True
         if not settle_blocked(g, s, log):
-            return drain(s)
+            return drain(g, s)
 
 
 @njit(cache=True, nogil=True)
@@ -304,7 +230,7 @@ def place(g, s, log, b):  # type: ignore[no-untyped-def]
         t = g[g[SECTION] + i]
         put(s, log, rest + t, s[rest + t] - size)
         leave_section(g, s, log, i, t)
-        look_at(s, t)
+        look_at(g, s, t)
     for t in range(g[g[LEFT] + b] + 1, g[g[RIGHT] + b]):
         put(s, log, cross + t, s[cross + t] - 1)
         if s[cross + t] == 0:
@@ -317,5 +243,5 @@ def place(g, s, log, b):  # type: ignore[no-untyped-def]
         if s[kind + c] == BLOCKED:
             put(s, log, kind + c, OPEN)
         if s[VARS + c] < end and not lift(g, s, log, c, end):
-            return drain(s)
+            return drain(g, s)
     return True
