@@ -68,3 +68,12 @@ def test_without_time_it_is_the_plain_bound():
     problem = Problem.of([0, 0, 1], [3, 3, 3], [30, 40, 5], fixed=[20, -1, -1])
     found = core_bound(problem, expired=lambda: True)
     assert (found.bound, found.buffers, found.irreducible) == (75, (), False)
+
+
+def test_time_is_kept_within_one_refutation():
+    """A part too hard for any budget: the clock ends it, and nothing is claimed."""
+    problem = guillotine(300, 100_003, 1)
+    core_bound(problem, nodes=10)  # load compiled code
+    polls = iter([False] * 6)
+    found = core_bound(problem, nodes=1 << 60, expired=lambda: next(polls, True))
+    assert (found.bound, found.buffers) == (100_003, ())

@@ -47,7 +47,7 @@ def core_bound(
         problem: the buffers; without a search model (partial heights, too many buffers) the
             result is `lower_bound`.
         nodes: search budget of each refutation.
-        expired: polled between refutations; True returns what is proven by then.
+        expired: polled during refutations; True returns what is proven by then.
 
     Example:
         A pin keeps the free buffers from lying side by side; only two of the three matter.
@@ -98,7 +98,7 @@ def _raised(part: Problem, bound: int, nodes: int, expired: Callable[[], bool]) 
     low, top = bound // unit, part.height(STRATEGIES["by-size"](part)) // unit
     target = low
     while low < top and not expired():
-        if refuted(part, target * unit, nodes):
+        if refuted(part, target * unit, nodes, expired):
             low = target + 1
             bound = max(bound, low * unit)
         elif target == low:

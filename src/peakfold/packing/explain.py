@@ -72,7 +72,7 @@ def explain(
         problem: the buffers.
         capacity: bytes.
         nodes: search budget for each refutation.
-        expired: polled between refutations; True keeps the rest as it is.
+        expired: polled during refutations; True keeps the rest as it is.
 
     Example:
         >>> p = Problem.of([0, 1, 2], [4, 3, 4], [16, 8, 64])
@@ -86,7 +86,7 @@ def explain(
         keep = np.array(loaded.buffers)
         if (problem.fixed[keep] == FREE).all() and (problem.align[keep] == 1).all():
             return loaded
-    elif refuted(problem, capacity, nodes) is not True:
+    elif refuted(problem, capacity, nodes, expired) is not True:
         return None
     irreducible = True
     for buffer in keep[np.argsort(problem.size[keep], kind="stable")]:
@@ -94,7 +94,7 @@ def explain(
             irreducible = False
             break
         rest = keep[keep != buffer]
-        verdict = refuted(subproblem(problem, rest), capacity, nodes)
+        verdict = refuted(subproblem(problem, rest), capacity, nodes, expired)
         if verdict:
             keep = rest
         irreducible &= verdict is not None
@@ -103,7 +103,9 @@ def explain(
     return Culprits(culprits, bound, irreducible, "search", None)
 
 
-def refuted(problem: Problem, capacity: int, nodes: int) -> bool | None:
+def refuted(
+    problem: Problem, capacity: int, nodes: int, expired: Callable[[], bool] = lambda: False
+) -> bool | None:
     """Whether nothing fits: True is a proof, False comes with a packing, None is unknown."""
     if lower_bound(problem) > capacity:
         return True
@@ -114,7 +116,7 @@ def refuted(problem: Problem, capacity: int, nodes: int) -> bool | None:
         return None
     from peakfold.packing.exact import decide
 
-    fits = decide(model, capacity, nodes=nodes).fits
+    fits = decide(model, capacity, nodes=nodes, expired=expired).fits
     return None if fits is None else not fits
 
 
