@@ -7,7 +7,9 @@ An op that writes a `state` tensor must stay after the earlier ops that read or 
 
 from __future__ import annotations
 
-from peakfold.ir.graph import Graph
+from collections.abc import Iterator
+
+from peakfold.ir.graph import Graph, Op, Role
 
 
 def effect_edges(graph: Graph) -> tuple[tuple[int, int], ...]:
@@ -27,15 +29,40 @@ def effect_edges(graph: Graph) -> tuple[tuple[int, int], ...]:
     edges: set[tuple[int, int]] = set()
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
+    state = {tensor.name for tensor in graph.tensors if tensor.role is Role.STATE}
     for at, op in enumerate(graph.ops):
-        for name in op.reads:
+        reads, writes = effects_of(op, state)
+        for name in reads:
             if name in last_write:
                 edges.add((last_write[name], at))
             readers.setdefault(name, []).append(at)
-        for name in op.writes:
+        for name in writes:
             edges.update((before, at) for before in readers.get(name, ()) if before != at)
             if name in last_write:
                 edges.add((last_write[name], at))
             last_write[name] = at
             readers[name] = []
     return tuple(sorted(edges))
+
+
+def effects_of(op: Op, state: set[str]) -> tuple[list[str], list[str]]:
+    """Names an op reads and writes as effects, those of its bodies included.
+
+    Args:
+        op: the op.
+        state: `state` tensors of its graph; reading one as an operand is an effect, too.
+    """
+    reads = dict.fromkeys(op.reads)
+    reads.update(dict.fromkeys(name for name in op.operands if name in state))
+    writes = dict.fromkeys(op.writes)
+    for inner in _inner_ops(op):
+        reads.update(dict.fromkeys(inner.reads))
+        writes.update(dict.fromkeys(inner.writes))
+    return list(reads), list(writes)
+
+
+def _inner_ops(op: Op) -> Iterator[Op]:
+    for region in op.regions:
+        for inner in region.graph.ops:
+            yield inner
+            yield from _inner_ops(inner)

@@ -104,6 +104,8 @@ class Interpreter:
                 if where.overlaps(scratch):
                     return f"has workspace over {name!r}"
             self._space(scratch).write(scratch.address, scratch.nbytes, f"workspace of op {at}")
+        for name in self.graph.ops[at].writes:
+            self._change(at, name)
         for name, where in places.items():
             if where.space >= 0:
                 if where.space in self.owned:
@@ -111,6 +113,14 @@ class Interpreter:
                 self.owned.add(where.space)
             self._write(name, where)
         return None
+
+    def _change(self, at: int, name: str) -> None:
+        """A variable has a new value; views of it that are still read hold the wrong one."""
+        where = self.places.of.get(name)
+        if where is not None:
+            root = f"{name} as op {at} wrote it"
+            self.content[name] = [Part(root, 0, where.nbytes)]
+            self._space(where).write(where.address, where.nbytes, root)
 
     def _view(self, op: Op, facts: Facts, alias: PlannedAlias) -> str | None:
         here, there = self.places.of[alias.output], self.places.of.get(alias.input)
@@ -122,10 +132,10 @@ class Interpreter:
                 and here.space == there.space
                 and here.address == there.address + view.offset
             ):
-                self.content[alias.output] = cut(
-                    self.content[alias.input], view.offset, here.nbytes
-                )
-                return None
+                content = cut(self.content[alias.input], view.offset, here.nbytes)
+                self.content[alias.output] = content
+                if sum(part.length for part in content) == here.nbytes:
+                    return None
         return f"cannot make {alias.output!r} a view of {alias.input!r} there"
 
     def _concat(self, op: Op, facts: Facts, name: str, aliases: list[PlannedAlias]) -> str | None:

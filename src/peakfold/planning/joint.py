@@ -23,7 +23,7 @@ def with_best_order(study: Study) -> Study:
     options = study.options
     found = best_order(study, time_limit=options.time_limit, seed=options.seed)
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views
-    if copies_may_help(study):
+    if copies_may_help(study) or not study.bodies_proven:
         bound = 0
     elif zero_copy and any(fact.parts for fact in study.facts):
         bound = bound_without_copies(study, time_limit=options.time_limit, seed=options.seed)

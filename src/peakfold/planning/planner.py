@@ -104,6 +104,8 @@ def study_graph(graph: Graph, options: PlanOptions) -> Study:
 
 def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
     study = prepare(graph, options, _plan_body)
+    if options.order == "best":
+        study = with_best_order(study)
     return plan_layout(study, make_layout(study, "arena"))
 
 

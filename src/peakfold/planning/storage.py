@@ -117,6 +117,8 @@ class _Builder:
         self.outputs = frozenset(index.outputs)
         count = len(index.graph.tensors)
         self.result = Storages([-1] * count, [0] * count)
+        # A view of a variable would change with it, so it is a copy where anything writes it.
+        self.changing = {index.id_of[n] for op in index.graph.ops for n in op.writes}
         # Members whose value may still be needed, per storage: dead ones are dropped as we go,
         # so that a chain of n in-place ops costs n checks and not n squared.
         self.pending: list[list[int]] = []
@@ -166,6 +168,8 @@ class _Builder:
                 continue
             tensor, host = self.index.id_of[name], self.index.id_of[source]
             if self.result.of[tensor] >= 0 or host in self.index.opaque:
+                continue
+            if host in self.changing:
                 continue
             if tensor in self.aliasing.copied:
                 continue

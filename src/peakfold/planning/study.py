@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from peakfold.analysis import (
@@ -39,6 +39,8 @@ class Study:
         facts: per op; the workspace of control flow is filled in from its bodies' plans.
         bodies: plans of all bodies.
         workspace_known: whether every op's scratch is known.
+        bodies_proven: every body's arena meets its own bound for every order, so that searched
+            bounds of this graph are bounds of the whole.
         any_order: lower bound for every order, under the sharing that the options allow.
     """
 
@@ -55,6 +57,7 @@ class Study:
     running: Running
     workspace_known: bool
     any_order: int
+    bodies_proven: bool
 
     def play(self, aliasing: Aliasing) -> Timeline:
         """The timeline of the study's order under some sharing."""
@@ -96,30 +99,41 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False, lanes=1, added_edges=0, order="file",
+        fold=False, budget=None, trace=False, lanes=1, added_edges=0,
     )  # fmt: skip
     facts: list[Facts] = []
+    least: list[Facts] = []
     bodies: list[BodyPlan] = []
     for at, op in enumerate(graph.ops):
-        fact = op_facts(graph, op, target)
+        fact = floor = op_facts(graph, op, target)
         if op.regions:
             plans = [plan_body(region.graph, inner) for region in op.regions]
             bodies += [BodyPlan(op=at, region=n, plan=plan) for n, plan in enumerate(plans)]
-            fact = replace(fact, workspace=body_workspace(op, plans, policies.align))
+            needs = [plan.arena_bytes for plan in plans]
+            floors = [plan.bound.any_order for plan in plans]
+            fact = replace(fact, workspace=body_workspace(op, needs, policies.align))
+            floor = replace(fact, workspace=body_workspace(op, floors, policies.align))
         facts.append(fact)
+        least.append(floor)
     running = way_of_running(index, file_order(index), options.lanes)
     known = all(fact.workspace is not None for fact in facts)
     return Study(
         source, graph, recipe, target, options, policies, index, tuple(facts), tuple(bodies),
         running.order, running, known and all(body.plan.workspace_known for body in bodies),
-        any_order_bound(index, policies, facts),
+        any_order_bound(index, policies, least), facts == least,
     )  # fmt: skip
 
 
-def body_workspace(op: Op, plans: list[Plan], align: int) -> int:
-    """Scratch of a control-flow op: the largest body's arena and what is kept beside it."""
+def body_workspace(op: Op, arenas: Sequence[int], align: int) -> int:
+    """Scratch of a control-flow op: its largest body's arena and what is kept beside it.
+
+    Args:
+        op: the op.
+        arenas: bytes per body.
+        align: padding.
+    """
     needs = [
-        round_up(plan.arena_bytes, align) + slot_bytes(op, region, align)
-        for plan, region in zip(plans, op.regions, strict=True)
+        round_up(arena, align) + slot_bytes(op, region, align)
+        for arena, region in zip(arenas, op.regions, strict=True)
     ]
     return max(needs, default=0)

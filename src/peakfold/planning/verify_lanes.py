@@ -45,6 +45,9 @@ class LanesJudge:
         if plan.lanes == 1:
             extra = plan.lane or plan.added
             return "a plan for one lane assigns lanes or adds edges" if extra else None
+        if any(alias.how == "concat" for alias in plan.aliases):
+            # Its parts have makers of their own, which need not be in any order.
+            return "a plan for several lanes builds a concatenation in its place"
         return self._order_problem() or self._sharing_problem() or self._inside_problem()
 
     def _order_problem(self) -> str | None:

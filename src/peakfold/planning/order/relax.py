@@ -45,13 +45,15 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     taken: dict[int, list[int]] = {}
     for op, fact in enumerate(facts):
         parts = model.reads[op]
-        if not fact.parts or any(model.kept[strip] for strip in parts):
-            continue  # what must survive the run cannot move into a result
+        if not fact.parts:
+            continue
         for strip in parts:
             taken.setdefault(strip, []).append(op)
         fresh[op] = max(0, fresh[op] - sum(model.weight[strip] for strip in parts))
-    readers = list(model.readers)
+    readers, kept = list(model.readers), list(model.kept)
     for strip, ops in taken.items():
+        # What must survive may do so inside a result, by a view that is made later.
+        kept[strip] = False
         readers[strip] = tuple(ops) if len(ops) == 1 else ()
     reads: list[list[int]] = [[] for _ in range(model.ops)]
     for strip, those in enumerate(readers):
@@ -61,7 +63,7 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     # An input that two concatenations may take in is freed by neither: it counts nothing.
     gone = sum(model.weight[s] for s in taken if s not in made and not readers[s])
     return replace(
-        model, readers=readers, fresh=fresh, reads=[tuple(r) for r in reads],
+        model, readers=readers, kept=kept, fresh=fresh, reads=[tuple(r) for r in reads],
         start=model.start - gone,
     )  # fmt: skip
 
