@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakfold.packing import Problem, lower_bound, pack, violations, violations_naive
+from peakfold.packing import FREE, Problem, lower_bound, pack, violations, violations_naive
 from peakfold.packing.exact import PORTFOLIO, decide
 from peakfold.packing.model import build
 
@@ -45,6 +45,37 @@ def test_decision_at_and_below_the_optimum_for_every_order(problem):
         if best:
             refuted = decide(model, best - 1, nodes=100_000, portfolio=portfolio)
             assert refuted.fits is False
+
+
+@st.composite
+def problems_without_room(draw):
+    """Every step is filled to one load by a buffer of its own: no section has room to spare."""
+    steps, n = draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    start = [draw(st.integers(0, steps - 1)) for _ in range(n)]
+    stop = [draw(st.integers(s + 1, steps)) for s in start]
+    size = [draw(st.integers(1, 5)) for _ in range(n)]
+    load = [sum(z for a, o, z in zip(start, stop, size, strict=True) if a <= t < o)
+            for t in range(steps)]  # fmt: skip
+    full = max(load) + draw(st.integers(1, 3))
+    start, stop = [*start, *range(steps)], [*stop, *range(1, steps + 1)]
+    size = [*size, *(full - x for x in load)]
+    pins = [FREE] * len(size)
+    pinned = draw(st.integers(0, len(size) - 1))
+    pins[pinned] = draw(st.sampled_from([FREE, 0, 1, full - size[pinned]]))
+    return Problem.of(start, stop, size, fixed=pins), full
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems_without_room())
+def test_decision_where_no_section_has_room(case):
+    problem, full = case
+    fits = optimum(problem) <= full
+    model = build(problem)
+    for portfolio in (PORTFOLIO, *SINGLES):
+        found = decide(model, full, nodes=100_000, portfolio=portfolio)
+        assert found.fits is fits
+        if fits:
+            assert violations_naive(problem, model.offsets(problem, found.low), full) == []
 
 
 @settings(max_examples=60, deadline=None)

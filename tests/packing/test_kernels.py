@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from peakfold.packing import Problem, violations
 from peakfold.packing.fast_fit import Fitter, orders
 from peakfold.packing.first_fit import place
+from peakfold.packing.kernels import cells, tight
 
 from .strategies import plain_problems
 
@@ -60,5 +61,40 @@ def test_open_problems_do_load_numba():
         "from peakfold.packing import pack\n"
         "pack(guillotine(120, 1000, 1), time_limit=1)\n"
         "sys.exit('numba' not in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 140), st.integers(1, 140)), max_size=6))
+def test_sums_reached_by_bits_equal_those_of_a_set(steps):
+    steps.sort()
+    end = 64 * cells.WORDS
+    s = np.zeros(cells.VARS + cells.WORDS, dtype=np.int64)
+    s[cells.SUMS], s[cells.VARS] = cells.VARS, 1
+    reached = {0}
+    for start, size in steps:
+        if start + size < end:
+            tight.add_size(s, start, size)
+        reached |= {x + size for x in reached if x >= start}
+    for x in range(end):
+        following = min((y for y in reached if x <= y < end), default=end)
+        assert tight.next_sum(s, x) == following
+    assert tight.next_sum(s, end + 5) == end + 5
+
+
+def test_the_wait_for_a_compiler_is_announced_once_and_only_then():
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from packing.oracle import guillotine\n"
+        "from peakfold.packing import Problem, pack\n"
+        "from peakfold.packing.kernels import warm\n"
+        "said = []\n"
+        "hook = lambda: said.append(1)\n"
+        "pack(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]), on_compile=hook)\n"
+        "assert not said\n"
+        "warm.must_compile = lambda kernel: not kernel.signatures\n"
+        "for _ in range(2): pack(guillotine(120, 1000, 1), time_limit=30, on_compile=hook)\n"
+        "sys.exit(len(said) != 1)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

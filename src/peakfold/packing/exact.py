@@ -94,7 +94,7 @@ class Searcher:
             grid=grid,
             state=_state(model, capacity, rank),
             buffers=n,
-            log=np.zeros((8 * (2 * n + 6 * k) + 64, 2), dtype=np.int64),
+            log=np.zeros((8 * (2 * n + 5 * k) + 64, 2), dtype=np.int64),
             frames=np.zeros((4 * n + 64, FRAME), dtype=np.int64),
             pend=np.zeros((4 * k + 64, 4), dtype=np.int64),
         )
@@ -231,8 +231,7 @@ def _state(model: Model, limit: int, rank: Int64) -> Int64:
         cells.VARS: np.maximum(model.fixed, 0), cells.KIND: zeros, cells.REST: model.load,
         cells.COUNT: np.diff(model.base), cells.FLOOR: np.full(k, -1),
         cells.CROSS: np.cumsum(crossing)[:k], cells.ENDS: np.full(k, -1),
-        cells.ABLE: np.full(k, -1),
-        cells.STAMP: np.zeros(cells.VARS + 2 * n + 6 * k, dtype=np.int64),
+        cells.STAMP: np.zeros(cells.VARS + 2 * n + 5 * k, dtype=np.int64),
         cells.QUEUE: np.arange(k),
         cells.WAITING: idle + 1, cells.MEMBER: model.member, cells.ENTRY: entry,
         cells.SLOT: slot, cells.WATCH: unset, cells.COST: zeros, cells.TODO: zeros,

@@ -6,7 +6,6 @@ from __future__ import annotations
 from numba import njit
 
 from peakfold.packing.kernels.cells import (
-    ABLE,
     AT,
     BASE,
     BLOCKED,
@@ -62,20 +61,17 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     begin = s[MEMBER] + g[g[BASE] + t]
     stop = begin + s[s[COUNT] + t]
     limit = s[CAPACITY] - s[s[REST] + t]
-    least, first_end, able = FAR, FAR, 0
+    least, first_end = FAR, FAR
     for i in range(begin, stop):
         c = s[i]
         low = s[VARS + c]
         least = min(least, low)
         if low <= limit:
             first_end = min(first_end, low + g[size + c])
-            able += 1
     if s[s[FLOOR] + t] != least:
         put(s, log, s[FLOOR] + t, least)
     if s[s[ENDS] + t] != first_end:
         put(s, log, s[ENDS] + t, first_end)
-    if s[s[ABLE] + t] != able:
-        put(s, log, s[ABLE] + t, able)
     if least > limit and begin < stop:
         return False
     if not lifting:

@@ -22,11 +22,13 @@ s: a header of registers, then the undoable variables from `VARS` on
     floor  (k,) least `low` of them
     cross  (k,) unplaced buffers alive in both section i - 1 and section i
     ends   (k,) least end of those that can be lowest in the section
-    able   (k,) how many those are
 and scratch that needs no undo: stamp, queue, waiting, member, entry, slot, watch, cost, todo, key,
 sums (bits of `tight.reach_sums`), tight and doubt (the queue of sections for a costly look).
 
 A variable is logged once per node (`stamp`), which bounds the log by nodes times variables.
+
+Positions are compiled into every kernel, and numba's cache looks only at the file of a kernel:
+after a change here, empty the caches of the others (``__pycache__/*.nb?``).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ G_HEADER = 18
 # Header of s: registers, then bases.
 NODE, FRESH, LOG, QUEUED, SPLIT, DEPTH, LO, HI, PEND, PENDS, NODES, HITS, CAPACITY, HOT = range(14)
 KIND, REST, COUNT, FLOOR, CROSS, ENDS, STAMP, QUEUE, WAITING = range(14, 23)
-MEMBER, ENTRY, SLOT, WATCH, COST, TODO, KEY, ABLE, SUMS, TIGHT, DOUBT, DOUBTS, HEAD = range(23, 36)
+MEMBER, ENTRY, SLOT, WATCH, COST, TODO, KEY, SUMS, TIGHT, DOUBT, DOUBTS, HEAD = range(23, 35)
 VARS = 36
 WORDS = 2
 """Words of 64 bits in `sums`."""

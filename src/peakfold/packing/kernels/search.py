@@ -15,7 +15,6 @@ from numba import njit
 
 from peakfold.packing.kernels.branch import place, propagate
 from peakfold.packing.kernels.cells import (
-    ABLE,
     AT,
     BASE,
     BEFORE,
@@ -54,7 +53,7 @@ from peakfold.packing.kernels.cells import (
 )
 
 REFUTED, SOLVED, PAUSED, GROW = 0, 1, 2, 3
-LOWEST, TIGHTEST, FITTING, FEWEST = 0, 1, 2, 4
+LOWEST, TIGHTEST, FITTING = 0, 1, 2
 F_BUFFER, F_MARK, F_LO, F_HI, F_PEND, F_PENDS, F_PHASE, F_HASH, F_CHECK = range(9)
 FRAME = 9
 P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
@@ -95,19 +94,16 @@ def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def tightest(s, rule):  # type: ignore[no-untyped-def]
-    """The section with least slack; among equals the lowest, or by `rule` the least free."""
-    best, lowest, found, few = FAR, FAR, -1, FAR
+def tightest(s):  # type: ignore[no-untyped-def]
+    """The section with least slack, the lowest among equals."""
+    best, lowest, found = FAR, FAR, -1
     for t in range(s[LO], s[HI]):
         if s[s[COUNT] + t] == 0:
             continue
         floor = s[s[FLOOR] + t]
         slack = s[CAPACITY] - s[s[REST] + t] - floor
-        if slack > best:
-            continue
-        able = s[s[ABLE] + t] if rule & FEWEST else 0
-        if slack < best or able < few or (able == few and floor < lowest):
-            best, lowest, found, few = slack, floor, t, able
+        if slack < best or (slack == best and floor < lowest):
+            best, lowest, found = slack, floor, t
     return found
 
 
@@ -151,7 +147,7 @@ def choose(g, s, rule):  # type: ignore[no-untyped-def]
     found = -1
     t = s[HOT]
     if t < s[LO] or t >= s[HI] or s[s[COUNT] + t] == 0:
-        t = tightest(s, rule) if rule & TIGHTEST else -1
+        t = tightest(s) if rule & TIGHTEST else -1
     s[HOT] = -1
     if t >= 0:
         begin = s[MEMBER] + g[g[BASE] + t]
@@ -260,7 +256,7 @@ def search(g, s, log, frames, pend, memo, rule, nodes):  # type: ignore[no-untyp
 
     GROW asks the caller for a longer log or deeper stacks; the state is consistent then.
     """
-    k, variables = g[K], 2 * g[N] + 6 * g[K]
+    k, variables = g[K], 2 * g[N] + 5 * g[K]
     stop = s[NODES] + nodes
     while True:
         if (
