@@ -29,8 +29,10 @@ lint: $(READY)
 tests: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Compiled kernels once more, with every index checked; their cache is a folder of its own.
+# Compiled kernels once more, with every index checked. Their cache is a folder of its own and
+# starts empty, because numba does not see that a kernel in another file has changed.
 bounds: $(READY)
+	rm -rf build/numba-bounds
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/numba-bounds $(BIN)/python -m pytest -q tests/packing/test_kernels.py tests/packing/test_exact.py tests/packing/test_bounds_checks.py
 
 # The built wheel, not the checkout: installed into a folder of its own that shadows `src`.

@@ -180,6 +180,17 @@ def test_the_old_packing_is_not_overwritten(call: Call, tmp_path: Path) -> None:
     assert old.read_text() == before
 
 
+def test_a_wait_for_the_compiler_is_told(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = csv_of(tmp_path / "x.csv", guillotine(120, 1000, 1))
+    monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: False)
+    assert call("pack", file).stderr == ""
+    monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: True)
+    assert call("pack", file).stderr.count("Compiling the search") == 1
+    assert call("pack", file, "-q").stderr == ""
+
+
 def test_ctrl_c_shows_the_best_packing(tmp_path: Path) -> None:
     """A real SIGINT, sent once the run itself tells of packings that are not yet optimal."""
     problem = guillotine(900, 100_003, 1)

@@ -167,8 +167,12 @@ def _answer(problem: Any, search: dict[str, Any], quiet: bool) -> Any:  # noqa: 
     return decide(
         problem, capacity=search["capacity"], minimize=search["minimize"],
         strategy=search["strategy"], want_culprits=search["explain"], planner=planner,
-        progress=_narrate(quiet), **effort,
+        progress=_narrate(quiet), on_compile=None if quiet else _say_compiling, **effort,
     )  # fmt: skip
+
+
+def _say_compiling() -> None:
+    print_line("Compiling the search; this happens once after an installation")
 
 
 def _narrate(quiet: bool) -> Any:  # noqa: ANN401

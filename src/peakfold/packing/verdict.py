@@ -62,6 +62,7 @@ def judge_capacity(
     time_limit: float = 5.0,
     seed: int = 0,
     progress: Progress | None = None,
+    on_compile: Callable[[], None] | None = None,
     want_culprits: bool = False,
     planner: Planner | None = None,
 ) -> Verdict:
@@ -75,6 +76,7 @@ def judge_capacity(
         time_limit: seconds.
         seed: of the randomised parts.
         progress: called with (height, lower bound).
+        on_compile: called before kernels are compiled, which takes seconds.
         want_culprits: also explain an infeasible capacity.
         planner: a planner to judge instead of ours.
 
@@ -94,6 +96,7 @@ def judge_capacity(
             best = pack(
                 problem, capacity=capacity, minimize=minimize or capacity is None,
                 strategy=strategy, time_limit=time_limit, seed=seed, progress=progress,
+                on_compile=on_compile,
             )  # fmt: skip
         bound = best.lower_bound
         fits = capacity is None or best.height <= capacity
