@@ -21,7 +21,7 @@ parameter w: int4[3]
 constant c: float64[]
 state v: bool[2]
 optimizer_state m: float32?(16B)
-B: uint8[1] = sigmoid(A)
+B: uint8[200] = sigmoid(A)
 _, C: opaque?(16B) = "my.op"(B, _, "odd name, really", axis=-1, b=true, empty=[], f=1.5, i=-inf, \
 names=["a", "b"], s="x y") name="n" scope="a.b" reads=[v] writes=[v] inplace=[0] \
 views=["1<0+128"] workspace=3

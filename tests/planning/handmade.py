@@ -76,6 +76,7 @@ def colour_plan(graph: Graph, colours: Mapping[str, int], order: Sequence[int]) 
         for root, names in groups.items()
     ]  # fmt: skip
     objects = len(set(colours.values()))
+    known = all(op_facts(graph, op, target).workspace is not None for op in graph.ops)
     return Plan(
         schema=SCHEMA, version="", graph=GraphId(
             name=graph.name, format="", source=graph.digest, digest=graph.digest),
@@ -85,7 +86,7 @@ def colour_plan(graph: Graph, colours: Mapping[str, int], order: Sequence[int]) 
         external=[ExternalBuffer(tensors=[Place(tensor=n, offset=0, nbytes=UNIT)])
                   for n in graph.inputs],
         aliases=aliases, copies=[], bound=Bound(offsets=0, objects=0, any_order=0),
-        proof=Proof(packing=False, order=False), workspace_known=False, unsupported={}, opaque=[],
+        proof=Proof(packing=False, order=False), workspace_known=known, unsupported={}, opaque=[],
     )  # fmt: skip
 
 

@@ -111,6 +111,16 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
         "bounds",
         lambda p: replace(p, bound=replace(p.bound, any_order=p.arena_bytes + 1)),
     ),
+    "more arena than buffers": ("packing", lambda p: replace(p, arena_bytes=p.arena_bytes + 1)),
+    "scratch said to be known": ("bounds", lambda p: replace(p, workspace_known=True)),
+    "unsupported kinds invented": ("bounds", lambda p: replace(p, unsupported={"warp": 3})),
+    "a copy of no output": ("bounds", lambda p: replace(p, copies=["zzz"])),
+    "another mode": ("bounds", lambda p: replace(p, mode="naive")),
+    "workspace of no op": ("places", lambda p: with_buffer(p, 0, op=99)),
+    "a body of no op": (
+        "bodies",
+        lambda p: replace(p, bodies=[*p.bodies, replace(p.bodies[0], op=99)]),
+    ),
     "false proof": (
         "bounds",
         lambda p: replace(p, bound=replace(p.bound, offsets=1), proof=replace(p.proof,
@@ -148,6 +158,8 @@ def test_plan_files_are_read_strictly() -> None:
         (data.replace(b"peakfold.plan/1", b"peakfold.plan/9"), "reads 'peakfold.plan/1'"),
         (data.replace(b'"arena_bytes":', b'"arena_bites":'), "arena_bites"),
         (data.replace(b'"order":[', b'"order":["x",'), r"\$.order"),
+        (data.replace(b'"align":1', b'"align":0'), r"\$.policies.align"),
+        (data.replace(b'"lane":[]', b'"lane":[-1]'), r"\$.lane"),
     ):
         with pytest.raises(InvalidPlan, match=words):
             decode_plan(broken)

@@ -33,7 +33,7 @@ def _formal_split(op: Op, body: Graph, formal: list[str]) -> tuple[list[str], li
     if op.kind == "loop":
         return formal[2:], []
     scanned = op.attrs.get("num_scan_inputs")
-    count = scanned if isinstance(scanned, int) else 0
+    count = min(scanned, len(formal)) if isinstance(scanned, int) else 0
     states = len(formal) - count
     axes_in, axes_out = op.attrs.get("scan_input_axes"), op.attrs.get("scan_output_axes")
     strided = [n for n, axis in zip(formal[states:], _axes(axes_in, count), strict=True) if axis]

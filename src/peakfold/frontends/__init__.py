@@ -50,6 +50,8 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
     try:
         graph, bindings = (_load_onnx if path.suffix == ".onnx" else _load_text)(path, bindings)
         check_graph(graph)
+    except RecursionError:
+        raise ModelError("it nests too deeply", where=str(path)) from None
     except ModelError as error:
         if str(path) in error.where:
             raise

@@ -116,7 +116,7 @@ def _parse_shape(item: str, text: str) -> GivenShape:
         if word not in DTYPES:
             raise UsageError(f"--shape {item!r}: unknown element type {word!r}")
         dtype = DTYPES[word]
-    parts = [part for part in text.replace(",", "x").split("x") if part] if text else []
+    parts = text.replace(",", "x").split("x") if text else []
     if not all(part.isdigit() for part in parts):
         raise UsageError(f"--shape {item!r} is not TENSOR=AxBxC", hint="--shape x=1x3x224x224")
     return GivenShape(tuple(_sane(int(part), item) for part in parts), dtype)

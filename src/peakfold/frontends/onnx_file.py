@@ -170,6 +170,8 @@ def _check_external(tensor: TensorProto, folder: Path | None) -> None:
     where = f"tensor {tensor.name!r}"
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
+    if "\0" in location:
+        raise ModelError("external data location is no path", where=where)
     if not location:
         raise ModelError("external data without a location", where=where)
     if folder is None:

@@ -29,6 +29,7 @@ def check_graph(graph: Graph) -> None:
             if name not in ready:
                 raise _not_ready(graph, op, name, made_by)
         _check_effects(graph, op)
+        _check_stated(graph, op)
         for region in op.regions:
             missing = set(region.captures) - ready
             if missing:
@@ -117,6 +118,27 @@ def _not_ready(graph: Graph, op: Op, name: str, made_by: dict[str, Op]) -> Model
     if name in graph.by_name:
         return ModelError(f"reads {name!r}, which nothing makes", where=_where(graph, op))
     return ModelError(f"reads {name!r}, which does not exist", where=_where(graph, op))
+
+
+def _check_stated(graph: Graph, op: Op) -> None:
+    """Stated facts name operands and results that exist, and views stay inside their base."""
+    stated = op.stated
+    if stated is None:
+        return
+    if any(not 0 <= at < len(op.inputs) or not op.inputs[at] for at in stated.inplace or ()):
+        raise ModelError(
+            "states to run in place over an operand it has not", where=_where(graph, op)
+        )
+    if stated.workspace is not None and not 0 <= stated.workspace < 2**62:
+        raise ModelError(f"states {stated.workspace} bytes of workspace", where=_where(graph, op))
+    for view in stated.views or ():
+        known = 0 <= view.input < len(op.inputs) and 0 <= view.output < len(op.outputs)
+        if not known or not op.inputs[view.input] or not op.outputs[view.output]:
+            raise ModelError("states a view of what it has not", where=_where(graph, op))
+        base = graph.by_name[op.inputs[view.input]].nbytes
+        size = graph.by_name[op.outputs[view.output]].nbytes
+        if base is not None and size is not None and not 0 <= view.offset <= base - size:
+            raise ModelError("states a view that leaves its base", where=_where(graph, op))
 
 
 def _check_effects(graph: Graph, op: Op) -> None:

@@ -16,6 +16,7 @@ _TOKEN = re.compile(
     r'\s*(?:("(?:[^"\\]|\\.)*")|(-?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b)|nan\b)'
     r"|([A-Za-z_][A-Za-z0-9_./-]*)|(.))"
 )
+_DIGITS = 40
 _ROLES = {role.value: role for role in Role}
 _STATIC_WORDS = frozenset(role.value for role in Role if role.static)
 _VIEW = re.compile(r"(\d+)<(\d+)\+(\d+)")
@@ -85,7 +86,7 @@ class _Line:
 
     def integer(self, what: str) -> int:
         number = "" if self.done() else self.tokens[self.at][1]
-        if not number.lstrip("-").isdigit():
+        if not number.lstrip("-").isdigit() or len(number) > _DIGITS:
             raise self.fail(f"expected {what}, found {self.peek() or 'the end of the line'!r}")
         self.at += 1
         return int(number)
@@ -106,6 +107,8 @@ class _Line:
         if string:
             return self._unquote(string)
         if number:
+            if len(number) > _DIGITS:
+                raise self.fail(f"the number {number[:_DIGITS]}... is too long")
             return float(number) if re.search(r"[.enf]", number, re.I) else int(number)
         if word in {"true", "false"}:
             return bool(word == "true")

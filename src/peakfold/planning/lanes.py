@@ -68,6 +68,7 @@ def assign_lanes(
     """
     if lanes < 1:
         raise UsageError(f"--lanes needs at least 1, not {lanes}")
+    lanes = min(lanes, max(len(needs), 1))  # more would stay idle
     users: list[list[int]] = [[] for _ in needs]
     for op, before in enumerate(needs):
         for one in before:

@@ -220,7 +220,9 @@ def _arena(study: Study, strategy: str) -> Layout:
             tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
             if tried is not best:
                 best, taken = tried, taken | {op}
-    if study.options.order == "best" and (slices := _slices(study)):
+    for less in (replace(aliasing, inplace=False), NOTHING):
+        best = _better(study, strategy, less, best)
+    if slices := _slices(study):
         # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
         best = _better(study, strategy, replace(aliasing, copied=slices), best)
     if not best.timeline.storages.homed:

@@ -81,6 +81,8 @@ class PlanOptions:
             raise UsageError("lanes have an order of their own", hint="leave --order out")
         if self.lanes < 0 or self.added_edges < 0:
             raise UsageError("lanes and added edges cannot be negative")
+        if self.added_edges and self.lanes == 1:
+            raise UsageError("added edges are for several lanes", hint="give --lanes, too")
         if self.lanes != 1 and (self.strategy not in ("best", PATHS) or self.share != "any"):
             raise UsageError(
                 "a plan for several lanes has one strategy of its own",

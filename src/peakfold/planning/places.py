@@ -72,6 +72,8 @@ class Places:
             return f"the graph has no tensor {strangers[0]!r}"
         for number, buffer in enumerate(plan.buffers):
             wrong = _buffer_problem(number, buffer, plan.policies.align)
+            if buffer.op is not None and buffer.op >= len(graph.ops):
+                wrong = f"buffer {number} is the workspace of op {buffer.op}, which does not exist"
             if wrong:
                 return wrong
         for tensor in graph.tensors:
@@ -112,6 +114,8 @@ class Places:
 def _buffer_problem(number: int, buffer: PlannedBuffer, align: int) -> str | None:
     if buffer.offset < 0 or buffer.offset % align or buffer.size % align:
         return f"buffer {number} breaks the alignment of {align} bytes"
+    if any(p.stop < p.start or p.upper < p.lower or p.upper > buffer.size for p in buffer.live):
+        return f"buffer {number} states a life that stops before it starts or leaves the buffer"
     if buffer.what == "workspace" and buffer.op is None:
         return f"buffer {number} is the workspace of no op"
     for place in buffer.tensors:

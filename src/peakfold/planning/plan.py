@@ -6,13 +6,15 @@ lifetimes and byte ranges are half-open; offsets and sizes are bytes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from peakfold.errors import InvalidPlan
 
 SCHEMA = "peakfold.plan/1"
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+"""Bytes, steps and ids: what a machine can address, never negative."""
 Mode = Literal["naive", "inplace", "share", "both", "arena"]
 MODES: tuple[Mode, ...] = ("naive", "inplace", "share", "both", "arena")
 
@@ -25,17 +27,17 @@ class Place(_Record, frozen=True, kw_only=True):
     """A tensor inside a buffer."""
 
     tensor: str
-    offset: int
+    offset: Count
     """Bytes from the buffer's first byte."""
-    nbytes: int
+    nbytes: Count
 
 
 class Live(_Record, frozen=True, kw_only=True):
     """Bytes ``[lower, upper)`` of a buffer that are in use during steps ``[start, stop)``."""
 
-    start: int
+    start: Count
     stop: int
-    lower: int
+    lower: Count
     upper: int
 
 
@@ -43,13 +45,13 @@ class PlannedBuffer(_Record, frozen=True, kw_only=True):
     """One buffer of the arena."""
 
     what: Literal["tensor", "workspace", "copy"]
-    offset: int
+    offset: Count
     size: int
     live: list[Live]
     tensors: list[Place] = []
-    op: int | None = None
+    op: Count | None = None
     """The op whose scratch this is, for ``workspace``."""
-    object: int | None = None
+    object: Count | None = None
     """The shared object, in the modes of that family."""
 
 
@@ -62,7 +64,7 @@ class ExternalBuffer(_Record, frozen=True, kw_only=True):
 class PlannedAlias(_Record, frozen=True, kw_only=True):
     """`output` lies in the bytes of `input`; for ``concat``, `input` lies in `output`."""
 
-    op: int
+    op: Count
     output: str
     input: str
     how: Literal["view", "inplace", "concat"]
@@ -71,11 +73,11 @@ class PlannedAlias(_Record, frozen=True, kw_only=True):
 class Bound(_Record, frozen=True, kw_only=True):
     """Proven lower bounds in bytes; `None` = not computed."""
 
-    offsets: int
+    offsets: Count
     """Of any offsets for these buffers in this order."""
-    objects: int
+    objects: Count
     """Of any assignment to shared objects."""
-    any_order: int
+    any_order: Count
     """Of any order and any sharing."""
 
 
@@ -91,7 +93,7 @@ class Proof(_Record, frozen=True, kw_only=True):
 class BodyPlan(_Record, frozen=True, kw_only=True):
     """The plan of one body of a control-flow op; its arena lies in that op's workspace."""
 
-    op: int
+    op: Count
     region: int
     plan: Plan
 
@@ -119,7 +121,7 @@ class PoliciesRecord(_Record, frozen=True, kw_only=True):
 
     inputs: Literal["external", "pinned", "reusable"]
     outputs: Literal["pinned", "external"]
-    align: int
+    align: Annotated[int, msgspec.Meta(ge=1, lt=2**40)]
 
 
 class Plan(_Record, frozen=True, kw_only=True):
@@ -135,10 +137,10 @@ class Plan(_Record, frozen=True, kw_only=True):
     policies: PoliciesRecord
     mode: Mode
     strategy: str
-    order: list[int]
-    lanes: int | Literal["free"]
+    order: list[Count]
+    lanes: Count | Literal["free"]
     """How many ops may run at once; ``free``: any run that the graph allows."""
-    arena_bytes: int
+    arena_bytes: Count
     buffers: list[PlannedBuffer]
     external: list[ExternalBuffer]
     aliases: list[PlannedAlias]
@@ -152,9 +154,9 @@ class Plan(_Record, frozen=True, kw_only=True):
     """Tensors whose size no graph states; they are outside the arena."""
     bodies: list[BodyPlan] = []
     seed: int = 0
-    lane: list[int] = []
+    lane: list[Count] = []
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
-    added: list[tuple[int, int]] = []
+    added: list[tuple[Count, Count]] = []
     """Edges ``(before, after)`` that the plan adds to the graph's and that a run must keep."""
 
 
@@ -171,7 +173,7 @@ def decode_plan(data: bytes, where: str = "plan") -> Plan:
     """
     try:
         head = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidPlan(f"not a plan: {error}", where=where) from None
     if isinstance(head, dict) and isinstance(head.get("plan"), dict):
         head = head["plan"]  # the whole output of `plan --json` is welcome, too
@@ -183,5 +185,5 @@ def decode_plan(data: bytes, where: str = "plan") -> Plan:
         )  # fmt: skip
     try:
         return msgspec.convert(head, Plan)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidPlan(f"not a plan: {error}", where=where) from None

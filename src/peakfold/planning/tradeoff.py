@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from peakfold.analysis.parallel import Edge, Precedence, conflicts, graph_needs
 from peakfold.planning.layouts import Layout, make_layout
+from peakfold.planning.memory import Memory
 from peakfold.planning.parallel import uses_of, way_of_running, with_added
 from peakfold.planning.study import Study
 
@@ -16,26 +17,50 @@ _CANDIDATES = 200
 def implied_edges(study: Study, layout: Layout) -> list[Edge]:
     """Edges ``(before, after)`` between ops that a layout adds by sharing memory (R36).
 
-    A serial plan is safe for its own order only: where two buffers share bytes, every op that
-    touches the first must be over before the second is written. Edges that the graph or other
-    edges imply are left out, so each one listed really takes freedom away.
+    A serial plan is safe for its own order only: an op that writes bytes, in place or not, must
+    come after all that touches the values that lay there. Edges that the graph or other edges
+    imply are left out, so each one listed really takes freedom away.
     """
     order = Precedence.of(graph_needs(study.index), study.order)
-    uses = uses_of(study.index, layout.timeline)
-    blocks = layout.timeline.blocks
-    edges: set[Edge] = set()
-    by_address = sorted(range(len(blocks)), key=lambda b: layout.offsets[b])
-    open_: list[int] = []
-    for b in by_address:
-        open_ = [a for a in open_ if layout.offsets[a] + blocks[a].size > layout.offsets[b]]
-        for a in open_:
-            one, two = sorted((a, b), key=lambda n: blocks[n].pieces[0].start)
-            first = uses[two].first
-            if first >= 0:
-                edges.update((op, first) for op in uses[one].touches if op != first)
-        open_.append(b)
-    new = [edge for edge in edges if not order.precedes(*edge)]
+    new = {edge for edge in _overwrites(study, layout) if not order.precedes(*edge)}
     return _reduced(order, new)
+
+
+def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
+    """Per write, edges from whatever touches the last values of those bytes."""
+    index, played = study.index, layout.timeline
+    storages, schedule = played.storages, played.schedule
+    base = {
+        b.storage: at for b, at in zip(played.blocks, layout.offsets, strict=True) if b.storage >= 0
+    }
+    scratch = {
+        b.workspace: (at, b.size)
+        for b, at in zip(played.blocks, layout.offsets, strict=True)
+        if b.workspace >= 0
+    }
+    shown = {a.output for a in storages.aliases if a.how != "inplace"}
+    memory = Memory()
+    for step, op in enumerate(schedule.order):
+        writes = [(str(t), *_place(study, layout, base, t)) for t in index.results[op]
+                  if t not in shown and storages.of[t] in base]  # fmt: skip
+        if op in scratch:
+            writes.insert(0, (f"-{op}", *scratch[op]))
+        for name, start, length in writes:
+            for owner in memory.roots(start, length):
+                touches = {int(owner[1:])} if owner[0] == "-" else set()
+                if owner[0] != "-":
+                    for t in storages.members[storages.of[int(owner)]]:
+                        low, size = _place(study, layout, base, t)
+                        meets = max(low, start) < min(low + size, start + length)
+                        if meets and schedule.born[t] <= step and str(t) != name:
+                            touches |= {*index.users_of(t), index.producer[t]}
+                yield from ((t, op) for t in touches if t not in (op, -1))
+            memory.write(start, length, name)
+
+
+def _place(study: Study, layout: Layout, base: dict[int, int], tensor: int) -> tuple[int, int]:
+    storages = layout.timeline.storages
+    return base[storages.of[tensor]] + storages.offset[tensor], study.index.nbytes[tensor]
 
 
 def _reduced(order: Precedence, edges: Iterable[Edge]) -> list[Edge]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.analysis.facts import Facts, op_facts
+from peakfold.analysis.facts import Facts, op_facts, unsupported
+from peakfold.analysis.index import is_opaque
 from peakfold.analysis.regions import slot_bytes
-from peakfold.errors import InvalidPlan
+from peakfold.errors import InvalidPlan, UsageError
 from peakfold.interval import Interval, union
 from peakfold.ir import Graph, effect_edges
 from peakfold.packing.problem import Problem
@@ -80,7 +81,10 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
     work = replay(graph, plan.recipe)
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
-    target = load_target(plan.target)
+    try:
+        target = load_target(plan.target)
+    except UsageError as error:
+        raise InvalidPlan(str(error)) from None
     facts = tuple(op_facts(work, op, target) for op in work.ops)
     case = Case(work, plan, facts, Places.of_plan(plan))
     done: list[Check] = []
@@ -118,9 +122,9 @@ def _packing(case: Case) -> str | None:
     found = violations(problem, [buffer.offset for buffer in plan.buffers])
     if found:
         return found[0].message
-    top = max((b.offset + b.size for b in plan.buffers if b.live), default=0)
-    if top > plan.arena_bytes:
-        return f"a buffer ends at {top}, beyond the arena of {plan.arena_bytes} bytes"
+    top = max((b.offset + b.size for b in plan.buffers), default=0)
+    if top != plan.arena_bytes:
+        return f"the last buffer ends at {top}, the arena at {plan.arena_bytes} bytes"
     return None
 
 
@@ -213,6 +217,8 @@ def _lanes(case: Case) -> str | None:
 def _bodies(case: Case) -> str | None:
     graph, plan = case.graph, case.plan
     for body in plan.bodies:
+        if body.op >= len(graph.ops):
+            return f"a body is planned for op {body.op}, which does not exist"
         op = graph.ops[body.op]
         if not 0 <= body.region < len(op.regions):
             return f"op {op.name!r} has no body {body.region}"
@@ -244,6 +250,9 @@ def _bounds(case: Case) -> str | None:
     for step in sorted(events):
         load += events[step]
         peak = max(peak, load)
+    said = _statement_problem(case)
+    if said is not None:
+        return said
     if peak > plan.arena_bytes:
         return f"{peak} bytes are alive at once, more than the arena's {plan.arena_bytes}"
     if max(plan.bound.offsets, plan.bound.any_order) > plan.arena_bytes:
@@ -253,6 +262,31 @@ def _bounds(case: Case) -> str | None:
         return f"the packing is called minimal, but the bound is {family}"
     if plan.proof.order and plan.arena_bytes != plan.bound.any_order:
         return f"the order is called optimal, but the bound is {plan.bound.any_order}"
+    return None
+
+
+def _statement_problem(case: Case) -> str | None:
+    """What a plan says of its graph is what the graph says."""
+    graph, plan = case.graph, case.plan
+    scratch = [
+        fact.workspace is not None or bool(op.regions)
+        for op, fact in zip(graph.ops, case.facts, strict=True)
+    ]
+    known = all(scratch) and all(body.plan.workspace_known for body in plan.bodies)
+    if plan.workspace_known != known:
+        return f"it says that all scratch is {'' if plan.workspace_known else 'not '}known"
+    if plan.unsupported != unsupported(graph):
+        return "its list of unsupported kinds is not the graph's"
+    if sorted(plan.opaque) != sorted(t.name for t in graph.tensors if is_opaque(t)):
+        return "its list of tensors without a size is not the graph's"
+    if not set(plan.copies) <= set(graph.outputs):
+        return "it copies a tensor that is no output"
+    family = all(buffer.object is None for buffer in plan.buffers)
+    if plan.buffers and family != (plan.mode == "arena"):
+        return f"its buffers are not those of mode {plan.mode!r}"
+    for alias in plan.aliases:
+        if graph.producer.get(alias.output) != alias.op:
+            return f"it says that op {alias.op} makes {alias.output!r}"
     return None
 
 
