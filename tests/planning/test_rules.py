@@ -57,10 +57,14 @@ def test_x_minus_its_own_first_row_is_not_in_place() -> None:
         row: uint8[1,8] = slice(x, starts=[0], ends=[1], axes=[0])
         y: uint8[4,8] = add(x, row)
         output y""")
-    result = plan(g)
+    result = plan(g, mode="inplace")
     assert aliases(result, "view") == {"row": "x"}
     assert "y" not in aliases(result, "inplace")
     assert runs_right(g, result.plan)
+    # In an arena the row may be copied first; then, and only then, `y` may take the place of `x`.
+    arena = plan(g)
+    assert ("y" in aliases(arena, "inplace")) == (aliases(arena, "view") == {})
+    assert runs_right(g, arena.plan)
 
 
 @pytest.mark.req("R23")
@@ -369,7 +373,7 @@ def test_a_slice_does_not_stand_in_the_way_of_a_proof() -> None:
         y: uint8[1,4] = opaque(t, s)
         output y""")
     for order in ("file", "best"):
-        assert plan(g, order=order).summary.arena_bytes == 4000 + 4
+        assert plan(g, order=order).summary.arena_bytes == 4000 + 4 + 4
 
 
 def test_stated_facts_must_be_possible() -> None:

@@ -159,7 +159,7 @@ def test_plan_files_are_read_strictly() -> None:
         (data.replace(b'"arena_bytes":', b'"arena_bites":'), "arena_bites"),
         (data.replace(b'"order":[', b'"order":["x",'), r"\$.order"),
         (data.replace(b'"align":1', b'"align":0'), r"\$.policies.align"),
-        (data.replace(b'"lane":[]', b'"lane":[-1]'), r"\$.lane"),
+        (data.replace(b'"lane":[]', b'"lane":[-1]'), r"lane\[0\]"),
     ):
         with pytest.raises(InvalidPlan, match=words):
             decode_plan(broken)
