@@ -185,6 +185,8 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 
 _SCRIPT = """
+import peakfold.planning.order.effort as effort
+effort.monotonic = lambda: 0.0
 from peakfold.planning.order import best_order
 from peakfold.planning.order.effort import STEPS_PER_SECOND
 from peakfold.planning.order.line import Line
