@@ -17,7 +17,13 @@ _PLAIN = str.maketrans("█▇▆▅▄▃▂▁░╌─│┤└▲…", "####
 
 
 def emit(data: str | bytes) -> None:
-    """Write data to stdout. A reader that went away (``| head``) is no error."""
+    """Write data to stdout. A reader that went away (``| head``) is no error.
+
+    Raises:
+        UsageError: stdout is closed, or cannot be written.
+    """
+    if sys.stdout is None:
+        raise UsageError("cannot write to stdout: it is closed")
     try:
         if isinstance(data, bytes):
             sys.stdout.buffer.write(data)
@@ -49,8 +55,9 @@ def _stop_writing() -> None:
 
 def color() -> bool:
     """Whether stdout is a terminal that wants colour (https://no-color.org)."""
-    dumb = os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and not dumb
+    if sys.stdout is None or os.environ.get("NO_COLOR"):
+        return False
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
@@ -61,7 +68,7 @@ def width() -> int:
 @contextlib.contextmanager
 def working(what: str, *, quiet: bool) -> Iterator[None]:
     """A spinner on stderr while something takes time; only on a terminal."""
-    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
     from rich.console import Console

@@ -53,7 +53,10 @@ Strategies:
 @click.option("--inputs", type=click.Choice(opt.INPUTS), help="Where inputs live.")
 @click.option("--outputs", type=click.Choice(opt.OUTPUTS), help="Where outputs live.")
 @click.option(
-    "--align", type=click.IntRange(min=1), metavar="BYTES", help="Alignment and padding of buffers."
+    "--align",
+    type=click.IntRange(1, 2**30),
+    metavar="BYTES",
+    help="Alignment and padding of buffers.",
 )
 @click.option("--no-inplace", is_flag=True, help="Never write a result over an input.")
 @click.option("--no-views", is_flag=True, help="Copy where a reshape could alias.")

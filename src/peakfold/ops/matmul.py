@@ -124,7 +124,10 @@ def _labels(ctx: Context) -> dict[str, Dim]:
 @tells
 def _einsum(ctx: Context) -> Types:
     labels = _labels(ctx)
-    return ((dtype(ctx), tuple(labels[c] for c in _terms(ctx)[1])),)
+    result = _terms(ctx)[1]
+    if not set(result) <= set(labels):
+        raise CannotTell  # a subscript that no operand has
+    return ((dtype(ctx), tuple(labels[c] for c in result)),)
 
 
 @count
