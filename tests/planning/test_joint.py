@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, load
 from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning.layouts import NOTHING
+from peakfold.planning.planner import study_graph
 from peakfold.planning.verify import verify_plan
+from tests.packing.oracle import optimum
 from tests.strategies import graphs
 
 from .handmade import topological_orders
@@ -56,3 +59,28 @@ def test_known_models_reach_their_known_peaks(shared: Path) -> None:
 def test_lanes_have_an_order_of_their_own() -> None:
     with pytest.raises(UsageError, match="order"):
         PlanOptions(order="best", lanes=2)
+
+
+def least_of_all_plans(graph: Graph, options: PlanOptions) -> int:
+    """The smallest arena over all orders and all placements, values never sharing bytes."""
+    best = None
+    for order in topological_orders(graph):
+        ops = tuple(graph.ops[at] for at in order)
+        study = study_graph(replace(graph, ops=ops), options)
+        height = optimum(study.play(NOTHING).problem(options.align or 1))
+        best = height if best is None else min(best, height)
+    return best or 0
+
+
+@pytest.mark.req("R54")
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(graphs(max_ops=8))
+def test_the_best_plan_against_all_orders_and_all_placements(graph: Graph) -> None:
+    assume(len(graph.ops) <= 8 and len(topological_orders(graph)) <= 24)
+    options = PlanOptions(align=1, inplace=False, views=False, order="best")
+    assume(len(make_plan(graph, options).plan.buffers) <= 6)
+    summary = make_plan(graph, options).summary
+    least = least_of_all_plans(graph, replace(options, order="file"))
+    assert summary.any_order_bound_bytes <= least <= summary.arena_bytes
+    if summary.order_optimal:
+        assert summary.arena_bytes == least

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peakfold.analysis import Index
 from peakfold.analysis.parallel import Precedence, Use, conflicts, graph_needs
-from peakfold.ir import Graph
+from peakfold.ir import Graph, parse_graph
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path, path_colours
 from peakfold.planning.planner import study_graph
@@ -188,12 +188,46 @@ def test_ex6_trade_off_three_serial_four_with_an_edge_five_free() -> None:
 @pytest.mark.req("R36")
 @given(graphs(max_ops=6))
 def test_the_edges_a_serial_plan_implies_are_all_it_needs(graph: Graph) -> None:
-    result = make_plan(graph, PlanOptions(align=1, inplace=False, zero_copy=False))
+    result = make_plan(graph, PlanOptions(align=1))
     edges = implied_edges(result.study, result.layout)
     for order in topological_orders(graph):
         step = {op: at for at, op in enumerate(order)}
         if all(step[before] < step[after] for before, after in edges):
             assert runs_right_in(graph, result.plan, order)
+
+
+@pytest.mark.req("R36")
+def test_edges_of_in_place_results_and_of_parts_are_named() -> None:
+    inplace = parse_graph("""peakfold-graph 1
+input x: uint8[4]
+a: uint8[4] = opaque(x)
+b: uint8[4] = opaque(a)
+c: uint8[4] = relu(a)
+d: uint8[4] = opaque(c)
+y: uint8[4] = add(b, d)
+output y""")
+    (row,) = trade_offs(study_graph(inplace, PlanOptions(align=1)), [1])
+    assert ("b", "c") in row.edges
+    rows = trade_offs(study_graph(CAT, PlanOptions(align=1)), [1])
+    assert ("b", "p2") in rows[0].edges
+
+
+CAT = parse_graph("""peakfold-graph 1
+input x: int8[4]
+a: int8[4] = opaque(x)
+b: int8[1] = opaque(a)
+p1: int8[2] = opaque(b)
+p2: int8[2] = opaque(x)
+c: int8[4] = concat(p1, p2, axis=0)
+output c""")
+
+
+def test_parts_with_makers_of_their_own_are_refused_in_lanes() -> None:
+    serial = make_plan(CAT, PlanOptions(align=1)).plan
+    assert any(alias.how == "concat" for alias in serial.aliases)
+    claimed = msgspec.structs.replace(serial, lanes="free")
+    assert [c.name for c in verify_plan(CAT, claimed) if not c.ok] == ["lanes"]
+    assert passes(CAT, make_plan(CAT, PlanOptions(align=1, lanes=0)).plan)
 
 
 def test_memory_grows_with_freedom() -> None:
