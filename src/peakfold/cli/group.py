@@ -7,6 +7,7 @@ ends here: one line on stderr and the exit code of its class, never a traceback.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -113,6 +114,8 @@ class PeakfoldGroup(click.Group):
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any  # noqa: ANN401
     ) -> NoReturn:  # fmt: skip
         """Run and exit with the code of the outcome."""
+        # Graphs and plans are millions of records without cycles: looking for some only costs.
+        gc.set_threshold(500_000, 20, 20)
         extra["standalone_mode"] = False
         given = sys.argv[1:] if args is None else list(args)
         try:

@@ -26,10 +26,12 @@ def effect_edges(graph: Graph) -> tuple[tuple[int, int], ...]:
         >>> effect_edges(g)
         ((0, 1),)
     """
+    state = {tensor.name for tensor in graph.tensors if tensor.role is Role.STATE}
+    if not state and not any(op.reads or op.writes or op.regions for op in graph.ops):
+        return ()
     edges: set[tuple[int, int]] = set()
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    state = {tensor.name for tensor in graph.tensors if tensor.role is Role.STATE}
     for at, op in enumerate(graph.ops):
         reads, writes = effects_of(op, state)
         for name in reads:

@@ -27,7 +27,7 @@ from peakfold.planning.plan import Mode
 from peakfold.planning.storage import Aliasing
 from peakfold.planning.study import Study
 
-# Objects are searched by quadratic heuristics up to this many buffers, in one pass above it.
+# Up to this many buffers or ops several ways are tried and the best is kept; above it, one.
 _MANY = 20_000
 # How many concatenations are tried one by one when taking all of them in does not pay.
 _HOME_TRIALS = 32
@@ -220,6 +220,8 @@ def _arena(study: Study, strategy: str) -> Layout:
             tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
             if tried is not best:
                 best, taken = tried, taken | {op}
+    if len(study.graph.ops) > _MANY:
+        return replace(best, copying=copying)
     for less in (replace(aliasing, inplace=False), NOTHING):
         best = _better(study, strategy, less, best)
     if slices := _slices(study):

@@ -46,9 +46,10 @@ def way_of_running(index: Index, order: Sequence[int], lanes: int) -> Running:
         order: the serial order; breaks ties.
         lanes: 1, more, or 0 for free.
     """
-    needs, cost = graph_needs(index), byte_costs(index)
+    cost = byte_costs(index)
     if lanes == 1:
         return Running(1, (), tuple(order), None, sum(cost))
+    needs = graph_needs(index)
     if lanes == FREE_LANES:
         guard = Precedence.of(needs, order)
         return Running(0, (), tuple(order), guard, critical_path(needs, order, cost))
