@@ -63,7 +63,7 @@ def savings(result: PlanResult) -> Table:
         ]  # fmt: skip
         rows.append([Text(cell, "bold cyan" if chosen else "") for cell in cells])
     bounds = [
-        ("lower bound", summary.lower_bound_bytes, "no offsets for this order need less"),
+        ("lower bound", summary.lower_bound_bytes, "no offsets for these buffers need less"),
         ("  of objects", summary.objects_bound_bytes, "no handing on in this order needs less"),
         ("  any order", summary.any_order_bound_bytes, "no order and no layout needs less"),
     ]
