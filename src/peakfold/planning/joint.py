@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.layouts import make_layout, slices_of
 from peakfold.planning.order import best_order, bound_without_copies
 from peakfold.planning.parallel import way_of_running
 from peakfold.planning.study import Study
@@ -45,14 +45,7 @@ def copies_may_help(study: Study) -> bool:
     the copy adds its bytes and frees none that the alias would not free.
     """
     index = study.index
-    bases = {
-        index.id_of[op.inputs[view.input]]
-        for op, fact in zip(study.graph.ops, study.facts, strict=True)
-        for view in fact.views
-        if op.outputs[view.output] and op.inputs[view.input]
-        and index.nbytes[index.id_of[op.outputs[view.output]]]
-        < index.nbytes[index.id_of[op.inputs[view.input]]]
-    }  # fmt: skip
+    bases = set(slices_of(study).values())
     if not bases or not study.options.inplace:
         return False
     root = whole_views(study)

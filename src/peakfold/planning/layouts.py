@@ -224,25 +224,25 @@ def _arena(study: Study, strategy: str) -> Layout:
         return replace(best, copying=copying)
     for less in (replace(aliasing, inplace=False), NOTHING):
         best = _better(study, strategy, less, best)
-    if slices := _slices(study):
+    if slices := slices_of(study):
         # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
-        best = _better(study, strategy, replace(aliasing, copied=slices), best)
+        best = _better(study, strategy, replace(aliasing, copied=frozenset(slices)), best)
     if not best.timeline.storages.homed:
         copying = best.total
     return replace(best, copying=copying)
 
 
-def _slices(study: Study) -> frozenset[int]:
-    """Results that are views of a part of an operand."""
+def slices_of(study: Study) -> dict[int, int]:
+    """Results that are views of a part of an operand, and that operand (tensor ids)."""
     index = study.index
-    return frozenset(
-        index.id_of[op.outputs[view.output]]
+    return {
+        index.id_of[op.outputs[view.output]]: index.id_of[op.inputs[view.input]]
         for op, fact in zip(study.graph.ops, study.facts, strict=True)
         for view in fact.views
         if op.outputs[view.output] and op.inputs[view.input]
         and index.nbytes[index.id_of[op.outputs[view.output]]]
         < index.nbytes[index.id_of[op.inputs[view.input]]]
-    )  # fmt: skip
+    }  # fmt: skip
 
 
 def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:

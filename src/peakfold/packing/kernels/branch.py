@@ -26,6 +26,7 @@ from peakfold.packing.kernels.cells import (
     NEAR,
     NEIGHBOUR,
     OPEN,
+    PENDING,
     PLACED,
     QUEUED,
     REST,
@@ -36,7 +37,6 @@ from peakfold.packing.kernels.cells import (
     SPLIT,
     STARTS,
     TIGHT,
-    TODO,
     VARS,
     WATCH,
     K,
@@ -118,7 +118,7 @@ def meets(g, c, d):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def list_blocked(g, s):  # type: ignore[no-untyped-def]
-    """Fill `todo` with the blocked buffers and `cost` with where open ones let them lie."""
+    """Fill `pending` with the blocked buffers and `cost` with where open ones let them lie."""
     kind, size, cost, count = s[KIND], g[SIZE], s[COST], 0
     for d in range(g[N]):
         if s[kind + d] == BLOCKED:
@@ -129,7 +129,7 @@ def list_blocked(g, s):  # type: ignore[no-untyped-def]
                     least = s[VARS + c] + g[size + c]
                     s[s[WATCH] + d] = c
             s[cost + d] = max(s[VARS + d], least)
-            s[s[TODO] + count] = d
+            s[s[PENDING] + count] = d
             count += 1
     return count
 
@@ -141,21 +141,21 @@ def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
     Blocked ones may rest on each other, so this is a shortest path from the open ones
     (Dijkstra): raising them one by one would climb in steps of the smallest size.
     """
-    size, cost, todo = g[SIZE], s[COST], s[TODO]
+    size, cost, pending = g[SIZE], s[COST], s[PENDING]
     count = list_blocked(g, s)
     while count > 0:
         at, best = 0, FAR + FAR
         for j in range(count):
-            end = s[cost + s[todo + j]] + g[size + s[todo + j]]
+            end = s[cost + s[pending + j]] + g[size + s[pending + j]]
             if end < best:
                 at, best = j, end
-        d = s[todo + at]
+        d = s[pending + at]
         count -= 1
-        s[todo + at] = s[todo + count]
+        s[pending + at] = s[pending + count]
         if s[cost + d] >= FAR or not lift(g, s, log, d, s[cost + d]):
             return False
         for j in range(count):
-            c = s[todo + j]
+            c = s[pending + j]
             if best < s[cost + c] and s[VARS + c] < s[cost + c] and meets(g, d, c):
                 s[cost + c] = max(s[VARS + c], best)
                 s[s[WATCH] + c] = d

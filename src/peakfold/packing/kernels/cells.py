@@ -22,8 +22,8 @@ s: a header of registers, then the undoable variables from `VARS` on
     floor  (k,) least `low` of them
     cross  (k,) unplaced buffers alive in both section i - 1 and section i
     ends   (k,) least end of those that can be lowest in the section
-and scratch that needs no undo: stamp, queue, waiting, member, entry, slot, watch, cost, todo, key,
-sums (bits of `tight.reach_sums`), tight and doubt (the queue of sections for a costly look).
+and scratch that needs no undo: stamp, queue, waiting, member, entry, slot, watch, cost, pending,
+key, sums (bits of `tight.reach_sums`), tight and doubt (the queue of sections for a costly look).
 
 A variable is logged once per node (`stamp`), which bounds the log by nodes times variables.
 
@@ -45,7 +45,7 @@ G_HEADER = 18
 # Header of s: registers, then bases.
 NODE, FRESH, LOG, QUEUED, SPLIT, DEPTH, LO, HI, PEND, PENDS, NODES, HITS, CAPACITY, HOT = range(14)
 KIND, REST, COUNT, FLOOR, CROSS, ENDS, STAMP, QUEUE, WAITING = range(14, 23)
-MEMBER, ENTRY, SLOT, WATCH, COST, TODO, KEY, SUMS, TIGHT, DOUBT, DOUBTS, HEAD = range(23, 35)
+MEMBER, ENTRY, SLOT, WATCH, COST, PENDING, KEY, SUMS, TIGHT, DOUBT, DOUBTS, HEAD = range(23, 35)
 VARS = 36
 WORDS = 2
 """Words of 64 bits in `sums`."""

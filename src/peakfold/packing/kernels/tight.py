@@ -13,6 +13,7 @@ from peakfold.packing.kernels.cells import (
     FLOOR,
     KIND,
     MEMBER,
+    PENDING,
     PLACED,
     REST,
     SIZE,
@@ -21,7 +22,6 @@ from peakfold.packing.kernels.cells import (
     STOPPING,
     STOPS,
     SUMS,
-    TODO,
     VARS,
     WORDS,
     K,
@@ -31,14 +31,14 @@ from peakfold.packing.kernels.cells import (
 
 @njit(cache=True, nogil=True)
 def sort_members(s, begin, stop, above):  # type: ignore[no-untyped-def]
-    """Fill `todo` with the buffers of a section that start higher than `above`, lowest first."""
-    todo, count = s[TODO], 0
+    """Fill `pending` with the buffers of a section that start higher than `above`, lowest first."""
+    pending, count = s[PENDING], 0
     for i in range(begin, stop):
         c = s[i]
         low = s[VARS + c]
         if low > above:
-            j = todo + count
-            while j > todo and s[VARS + s[j - 1]] > low:
+            j = pending + count
+            while j > pending and s[VARS + s[j - 1]] > low:
                 s[j] = s[j - 1]
                 j -= 1
             s[j] = c
@@ -52,8 +52,8 @@ def room_above(g, s, count, limit):  # type: ignore[no-untyped-def]
 
     For every v that is the `low` of one of them; up to `limit` they fit, all rest included.
     """
-    todo, size, total = s[TODO], g[SIZE], 0
-    for j in range(todo + count - 1, todo - 1, -1):
+    pending, size, total = s[PENDING], g[SIZE], 0
+    for j in range(pending + count - 1, pending - 1, -1):
         low = s[VARS + s[j]]
         if low <= limit:
             return True
@@ -104,19 +104,19 @@ def next_sum(s, start):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def reach_sums(g, s, log, count, least):  # type: ignore[no-untyped-def]
-    """Lift the buffers in `todo` to offsets that stacks of the others can reach.
+    """Lift the buffers in `pending` to offsets that stacks of the others can reach.
 
     Where the rest of a section fills all that is left of it, it is one stack without gaps from
     `least` up: every offset is a sum of sizes. Taken by `low`, each buffer extends the stacks
     that reach at least its `low`; a stack without gaps can be sorted that way and stays one.
     Only the next ``64 * WORDS`` units are looked at: further up nearly every offset is a sum.
     """
-    todo, sums, size, end = s[TODO], s[SUMS], g[SIZE], least + 64 * WORDS
+    pending, sums, size, end = s[PENDING], s[SUMS], g[SIZE], least + 64 * WORDS
     for w in range(sums, sums + WORDS):
         s[w] = 0
     s[sums] = 1
     kept = 0
-    for j in range(todo, todo + count):
+    for j in range(pending, pending + count):
         c = s[j]
         low = s[VARS + c]
         if low >= end:

@@ -9,7 +9,7 @@ from peakfold.analysis import Facts
 from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.model import Model, build_model
-from peakfold.planning.order.search import _Search
+from peakfold.planning.order.search import OrderSearch
 from peakfold.planning.study import Study
 
 
@@ -77,6 +77,6 @@ def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:
         seed: of random moves.
     """
     model = build_model(study.index, study.policies, study.facts, sharing_of(study))
-    search = _Search(without_copies(model, study.facts), Effort(time_limit), seed, None)
+    search = OrderSearch(without_copies(model, study.facts), Effort(time_limit), seed, None)
     search.run()
     return search.bound if model.sound else 0

@@ -105,7 +105,7 @@ def best_order(
     aliasing = sharing_of(study) if aliasing is None else aliasing
     effort = Effort(time_limit)
     model = build_model(study.index, study.policies, study.facts, aliasing)
-    search = _Search(model, effort, seed, progress)
+    search = OrderSearch(model, effort, seed, progress)
     search.run()
     order, method = tuple(search.line.order), search.method
     file_peak = study.play(aliasing).peak
@@ -131,7 +131,9 @@ class _Piece:
     method: str
 
 
-class _Search:
+class OrderSearch:
+    """One search: a line of ops cut into pieces, each improved and bounded until it is proven."""
+
     def __init__(self, model: Model, effort: Effort, seed: int, progress: Progress | None) -> None:
         self.model = model
         self.effort = effort
