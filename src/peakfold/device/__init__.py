@@ -1,0 +1,1 @@
+"""Devices as data: peaks, memory and links, each figure with its source."""
