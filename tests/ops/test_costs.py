@@ -290,9 +290,11 @@ def test_quantised_and_fused_convolutions_count_like_the_plain_one():
     assert macs("conv_integer", [x, w], dtype="uint8", **attrs) == expected
     assert macs("fused_conv", [x, w], **attrs) == expected
     assert macs("qlinear_conv", [x, (), (), w, (), (), (), ()], **attrs) == expected
-    # Four neighbours for every value sampled: 4 channels, 9 taps, 16 positions.
+    # Four neighbours, a product and an addition each, for every value sampled: 4 channels,
+    # 9 taps, 16 positions. They are no MACs of the convolution.
     offsets = (1, 18, 4, 4)
-    assert macs("deform_conv", [x, w, offsets], **attrs) == expected + 4 * 9 * 16 * 4
+    assert macs("deform_conv", [x, w, offsets], **attrs) == expected
+    assert other("deform_conv", [x, w, offsets], **attrs) == 4 * 9 * 16 * 4 * 2
     assert macs("causal_conv_with_state", [(2, 3, 7), (3, 1, 4)], outputs=2) == 2 * 3 * 7 * 4
 
 
@@ -302,13 +304,16 @@ def test_remaining_counts():
     assert macs("linear_regressor", [(5, 4)], targets=3, coefficients=(0.1,) * 12) == 5 * 4 * 3
     eliminated = sum((n - k) ** 2 for n in (6,) for k in range(1, n))
     assert macs("det", [(3, 6, 6)]) == 3 * eliminated
-    assert macs("resize", [(1, 2, 4, 4)], mode="linear", sizes=(1, 2, 8, 8)) == 2 * 64 * 4
-    assert macs("resize", [(1, 2, 4, 4)], mode="cubic", sizes=(1, 2, 8, 4)) == 2 * 32 * 4
-    assert macs("resize", [(1, 2, 4, 4)], sizes=(1, 2, 8, 8)) == 0
-    assert macs("grid_sample", [(1, 2, 4, 4), (1, 5, 5, 2)]) == 2 * 25 * 4
-    assert macs("roi_align", [(1, 2, 8, 8), (3, 4), (3,)], sampling_ratio=2, output_height=2,
-                output_width=2) == 3 * 2 * 4 * 4 * 4  # fmt: skip
-    assert macs("roi_align", [(1, 2, 8, 8), (3, 4), (3,)]) is None
+    linear = other("resize", [(1, 2, 4, 4)], mode="linear", sizes=(1, 2, 8, 8))
+    assert linear == 2 * (2 * 64 * 4)
+    assert other("resize", [(1, 2, 4, 4)], mode="cubic", sizes=(1, 2, 8, 4)) == 2 * (2 * 32 * 4)
+    assert other("resize", [(1, 2, 4, 4)], sizes=(1, 2, 8, 8)) == 0
+    assert other("grid_sample", [(1, 2, 4, 4), (1, 5, 5, 2)]) == 2 * (2 * 25 * 4)
+    assert other("roi_align", [(1, 2, 8, 8), (3, 4), (3,)], sampling_ratio=2, output_height=2,
+                 output_width=2) == 2 * (3 * 2 * 4 * 4 * 4)  # fmt: skip
+    assert other("roi_align", [(1, 2, 8, 8), (3, 4), (3,)]) is None
+    for kind in ("resize", "grid_sample", "roi_align"):
+        assert macs(kind, [(1, 2, 4, 4), (1, 5, 5, 2), (3,)]) == 0
 
 
 @pytest.mark.req("R63")
@@ -324,7 +329,9 @@ def test_conventions_of_other_operations():
     assert other("softmax", [(2, 3)]) == 30
     assert other("dft", [(1, 8, 1)], dft_length=(8,), axis=1) == 5 * 8 * 3
     assert other("reshape", [(2, 3)], shape=(6,)) == 0
-    assert other("top_k", [(2, 3)], k=1) is None
+    assert other("top_k", [(2, 3)], k=1) == 6
+    assert other("top_k", [(2, 3)], k=2) == 12
+    assert other("unique", [(2, 3)]) is None
 
 
 @pytest.mark.req("R65")

@@ -1,17 +1,25 @@
 """Graph -> facts: index, schedule lifetimes, alias facts, bounds. No choices are made here."""
 
 from peakfold.analysis.bounds import any_order_bound
+from peakfold.analysis.cost import Cost, CostOptions, Figures, OpCost, Total
+from peakfold.analysis.counting import cost_of
 from peakfold.analysis.facts import Facts, op_facts, unsupported
 from peakfold.analysis.index import Index, is_opaque, static_bytes
 from peakfold.analysis.regions import slot_bytes
 from peakfold.analysis.schedule import Policies, Schedule, file_order, make_schedule
 
 __all__ = [
+    "Cost",
+    "CostOptions",
     "Facts",
+    "Figures",
     "Index",
+    "OpCost",
     "Policies",
     "Schedule",
+    "Total",
     "any_order_bound",
+    "cost_of",
     "file_order",
     "is_opaque",
     "make_schedule",

@@ -7,8 +7,9 @@ a row is answered by a conservative stand-in, so that nothing unknown is ever ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from peakfold.ir.graph import Op, Tensor
 from peakfold.ops import (
@@ -32,10 +33,12 @@ from peakfold.ops import (
 )
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
-from peakfold.ops.values import VALUE_INPUTS
+from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS
 
 __all__ = [
     "KINDS",
+    "NOT_WEIGHTS",
+    "REGISTRY",
     "VALUE_INPUTS",
     "Context",
     "CountRule",
@@ -46,6 +49,7 @@ __all__ = [
     "ViewRule",
     "context",
     "lookup",
+    "register",
 ]
 
 
@@ -57,7 +61,7 @@ def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
     return MappingProxyType(found)
 
 
-_REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
+REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     attention.ROWS,
     contrib.ROWS,
     contrib_attention.ROWS,
@@ -77,11 +81,31 @@ _REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     slicing.ROWS,
 )
 
-KINDS: Final[tuple[str, ...]] = tuple(sorted(_REGISTRY))
+KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 """Every op kind that has a row, sorted."""
 
 
-def lookup(kind: str) -> OpSpec:
+def register(
+    table: Mapping[str, OpSpec], kind: str, spec: OpSpec | None = None, **answers: Any,  # noqa: ANN401
+) -> Mapping[str, OpSpec]:  # fmt: skip
+    """A table with one more row, or one row replaced; the table given stays as it is.
+
+    Args:
+        table: `REGISTRY`, or what this function returned.
+        kind: the op kind; operators of an unknown domain are called ``domain::name``.
+        spec: the whole row; or else give its fields.
+        answers: fields of `OpSpec`.
+
+    Example:
+        >>> table = register(REGISTRY, "com.example::conv", macs=lambda ctx: 12)
+        >>> table["com.example::conv"].macs(None), "com.example::conv" in REGISTRY
+        (12, False)
+    """
+    row = OpSpec(kind, **answers) if spec is None else replace(spec, kind=kind, **answers)
+    return MappingProxyType({**table, kind: row})
+
+
+def lookup(kind: str, table: Mapping[str, OpSpec] = REGISTRY) -> OpSpec:
     """The row of an op kind.
 
     A kind without a row gets a stand-in that claims nothing: no alias, no in place, cost and
@@ -94,7 +118,7 @@ def lookup(kind: str) -> OpSpec:
         >>> stranger.known, stranger.pure, stranger.inplace, stranger.views
         (False, False, (), None)
     """
-    return _REGISTRY.get(kind) or OpSpec(
+    return table.get(kind) or OpSpec(
         kind, workspace=unknown, macs=unknown, other_ops=unknown, pure=False, known=False
     )
 

@@ -10,7 +10,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.types import DTYPES, Dim, Shape
-from peakfold.ops.convolution import bias_at, conv_macs, conv_rule, windows
+from peakfold.ops.convolution import bias_at, conv_engine, conv_macs, conv_rule, windows
 from peakfold.ops.matmul import gemm_shape, matmul_macs, matmul_rule, matmul_shape
 from peakfold.ops.reduce import reduced
 from peakfold.ops.rules import (
@@ -210,7 +210,7 @@ def _expand_dims(ctx: Context) -> Types:
 
 ROWS: Final = (
     OpSpec("fused_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
-           other_ops=_fused_conv_other, engine="matrix"),
+           other_ops=_fused_conv_other, engine="matrix", engine_if=conv_engine(1)),
     OpSpec("fused_gemm", _gemm, workspace=unknown, macs=_gemm_macs(0, 1),
            other_ops=per_output(2), engine="matrix"),
     OpSpec("qgemm", _qgemm, workspace=unknown, macs=_gemm_macs(0, 3), other_ops=bias_at(6),

@@ -11,7 +11,7 @@ from typing import Final
 
 from peakfold.ir.types import DTYPES, Dim, DType
 from peakfold.ops.rules import Types, count, elements, number, tells, unknown, zero
-from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
+from peakfold.ops.spec import Context, CountRule, Engine, EngineRule, OpSpec, ShapeRule
 from peakfold.ops.values import (
     CannotTell,
     dims,
@@ -138,6 +138,22 @@ def conv_macs(weight: int) -> CountRule:
     return count(rule)
 
 
+def conv_engine(weight: int) -> EngineRule:
+    """The vector engine for depthwise convolutions, the matrix engine for all others.
+
+    A filter that sees one channel of many leaves a matrix engine next to nothing to contract.
+    """
+
+    def rule(ctx: Context) -> Engine:
+        shape, group = ctx.shape(weight), ctx.int_attr("group", 1)
+        if shape is None or len(shape) < 3 or group < 2:
+            return "matrix"
+        seen = shape[0] // group if ctx.op.kind == "conv_transpose" else shape[1]
+        return "vector" if seen == 1 else "matrix"
+
+    return rule
+
+
 def bias_at(position: int) -> CountRule:
     """One addition per output element when the bias operand is given."""
     return count(lambda ctx: prod(produced(ctx)) if given(ctx, position) else 0)
@@ -178,14 +194,15 @@ def _conv_transpose_macs(ctx: Context) -> int:
 
 
 @count
-def _deform_conv_macs(ctx: Context) -> int:
-    # The convolution itself, and the linear interpolation of every sampled value from
-    # its 2^n neighbours.
+def _deform_conv_other(ctx: Context) -> int:
+    # Each sampled value is a weighted sum of its 2^n neighbours: a product and an addition
+    # for each; then the mask's product, and the bias.
     _, *taps = sizes(ctx, 1)
     batch, channels, *spatial = sizes(ctx)
     out = produced(ctx)
     sampled = batch * channels * prod(taps[1:]) * prod(out[2:])
-    return prod(out) * prod(taps) + sampled * prod(2 for _ in spatial)
+    per_sample = 2 * (1 << len(spatial)) + given(ctx, 4)
+    return sampled * per_sample + (prod(out) if given(ctx, 3) else 0)
 
 
 @tells
@@ -205,18 +222,18 @@ def _col2im(ctx: Context) -> Types:
 
 
 _CONV: Final = OpSpec("conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
-                      other_ops=bias_at(2), engine="matrix")  # fmt: skip
+                      other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1))  # fmt: skip
 
 ROWS: Final = (
     _CONV,
     OpSpec("conv_transpose", _conv_transpose, workspace=unknown, macs=_conv_transpose_macs,
-           other_ops=bias_at(2), engine="matrix"),
-    OpSpec("deform_conv", conv_rule(1), workspace=unknown, macs=_deform_conv_macs,
-           other_ops=bias_at(3), engine="matrix"),
+           other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1)),
+    OpSpec("deform_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
+           other_ops=_deform_conv_other, engine="matrix", engine_if=conv_engine(1)),
     OpSpec("conv_integer", conv_rule(1, DTYPES["int32"]), workspace=unknown, macs=conv_macs(1),
-           other_ops=zero, engine="matrix"),
+           other_ops=zero, engine="matrix", engine_if=conv_engine(1)),
     OpSpec("causal_conv_with_state", _causal_conv, workspace=unknown, macs=conv_macs(1),
-           other_ops=bias_at(2), engine="matrix"),
+           other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1)),
     # Overlapping columns are added up: one addition per column element.
     OpSpec("col2im", _col2im, workspace=zero, macs=zero,
            other_ops=count(elements), engine="vector"),

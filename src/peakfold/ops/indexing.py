@@ -1,8 +1,9 @@
 """Ops that pick, place or rank elements by index: gather, scatter, top-k, one-hot, scans.
 
 Picking reads anywhere, so nothing here may overwrite what it picks from; a scatter passes its
-data operand through position by position, so it may. Ranking and selecting cost what the
-kernel's algorithm costs: `other_ops` is unknown for them.
+data operand through position by position, so it may. Ranking costs one comparison per element
+and level of a heap of the k best; other selections cost what the kernel's algorithm costs, so
+`other_ops` is unknown for them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from peakfold.ops.rules import (
     axis_of,
     count,
     elements,
+    moves,
     per_input,
     per_output,
     same,
+    size_of,
     tells,
     unknown,
     zero,
 )
-from peakfold.ops.spec import Context, CountRule, OpSpec
+from peakfold.ops.spec import Context, CountRule, MoveRule, OpSpec
 from peakfold.ops.values import CannotTell, dims, dtype, integer, text
 
 
@@ -79,20 +82,50 @@ def _updates(ctx: Context) -> int:
     return 0 if text(ctx, "reduction", "none") == "none" else elements(ctx, 2)
 
 
-def _scatter(kind: str, other: CountRule = zero) -> OpSpec:
+@moves
+def _picked(ctx: Context) -> tuple[int, int]:
+    # Indices, then what they pick; no more of the data is read than there is.
+    result, data = size_of(ctx.outputs[0]), size_of(ctx.inputs[0])
+    return size_of(ctx.inputs[1]) + min(result, data), result
+
+
+@moves
+def _placed(ctx: Context) -> tuple[int, int]:
+    # Indices and updates; a reduction also reads what it combines them with.
+    updates = size_of(ctx.inputs[2])
+    combined = updates if text(ctx, "reduction", "none") != "none" else 0
+    return size_of(ctx.inputs[1]) + updates + combined, updates
+
+
+@moves
+def _written_into(ctx: Context) -> tuple[int, int]:
+    # A cache, what is written into it, and where.
+    update = size_of(ctx.inputs[1])
+    return update + sum(size_of(tensor) for tensor in ctx.inputs[2:]), update
+
+
+@count
+def _heap_comparisons(ctx: Context) -> int:
+    return elements(ctx) * max(integer(ctx, "k").bit_length(), 1)
+
+
+def _scatter(kind: str, other: CountRule = zero, moved: MoveRule = _placed) -> OpSpec:
     return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=other,
-                  engine="copy")  # fmt: skip
+                  bytes_moved=moved, engine="copy")  # fmt: skip
 
 
 ROWS: Final = (
-    OpSpec("gather", _gather, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
-    OpSpec("gather_elements", _gather_elements, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
-    OpSpec("gather_nd", _gather_nd, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
+    *(
+        OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, bytes_moved=_picked,
+               engine="copy")
+        for kind, shape in (
+            ("gather", _gather), ("gather_elements", _gather_elements), ("gather_nd", _gather_nd),
+        )
+    ),
     _scatter("scatter", _updates),
     _scatter("scatter_elements", _updates),
     _scatter("scatter_nd", _updates),
-    _scatter("tensor_scatter"),
+    _scatter("tensor_scatter", moved=_written_into),
     OpSpec("one_hot", _one_hot, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("reverse_sequence", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     # A triangle keeps or clears each element where it stands.
@@ -101,7 +134,7 @@ ROWS: Final = (
     # A running sum can be kept in a register; parallel kernels split it and need partial sums.
     OpSpec("cum_sum", same(), workspace=unknown, macs=zero, other_ops=per_output()),
     OpSpec("cum_prod", same(), workspace=unknown, macs=zero, other_ops=per_output()),
-    OpSpec("top_k", _top_k, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("top_k", _top_k, workspace=unknown, macs=zero, other_ops=_heap_comparisons),
     OpSpec("arg_max", _arg_reduce, workspace=unknown, macs=zero, other_ops=per_input()),
     OpSpec("arg_min", _arg_reduce, workspace=unknown, macs=zero, other_ops=per_input()),
     # How many elements come out is known to the run only: no shape rule.

@@ -1,8 +1,9 @@
 """Pooling, regions of interest, resizing and sampling.
 
 Sliding pools need no scratch: an output is one accumulator. Global pools are reductions, so
-theirs is unknown. Interpolation is a weighted sum of taps, hence multiply-accumulates; picking
-the nearest element is a copy.
+theirs is unknown. Interpolation is a weighted sum of taps: a product and an addition for each,
+in `other_ops`, since MACs are those of convolutions and matrix products alone. Picking the
+nearest element is a copy.
 """
 
 from __future__ import annotations
@@ -91,13 +92,13 @@ def _roi_align(ctx: Context) -> Types:
 
 
 @count
-def _roi_align_macs(ctx: Context) -> int:
+def _roi_align_other(ctx: Context) -> int:
     # Four neighbours per sample, ratio^2 samples per output; without a ratio the number of
     # samples depends on the size of the region.
     ratio = integer(ctx, "sampling_ratio", 0)
     if ratio < 1:
         raise CannotTell
-    return prod(produced(ctx)) * ratio**2 * 4
+    return prod(produced(ctx)) * ratio**2 * 8
 
 
 @tells
@@ -130,14 +131,14 @@ def _taps(ctx: Context, axes: int) -> int:
 
 
 @count
-def _grid_sample_macs(ctx: Context) -> int:
-    return prod(produced(ctx)) * _taps(ctx, len(sizes(ctx)) - 2)
+def _grid_sample_other(ctx: Context) -> int:
+    return 2 * prod(produced(ctx)) * _taps(ctx, len(sizes(ctx)) - 2)
 
 
 @count
-def _resize_macs(ctx: Context) -> int:
+def _resize_other(ctx: Context) -> int:
     resized = sum(a != b for a, b in zip(sizes(ctx), produced(ctx), strict=True))
-    return prod(produced(ctx)) * _taps(ctx, resized) if resized else 0
+    return 2 * prod(produced(ctx)) * _taps(ctx, resized) if resized else 0
 
 
 def _scales(ctx: Context) -> tuple[float, ...] | None:
@@ -204,13 +205,13 @@ ROWS: Final = (
     ),
     OpSpec("max_unpool", _max_unpool, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("max_roi_pool", _max_roi_pool, workspace=zero, macs=zero, other_ops=unknown),
-    OpSpec("roi_align", _roi_align, workspace=unknown, macs=_roi_align_macs, other_ops=unknown),
-    OpSpec("grid_sample", _grid_sample, workspace=unknown, macs=_grid_sample_macs,
-           other_ops=zero),
+    OpSpec("roi_align", _roi_align, workspace=unknown, macs=zero, other_ops=_roi_align_other),
+    OpSpec("grid_sample", _grid_sample, workspace=unknown, macs=zero,
+           other_ops=_grid_sample_other),
     OpSpec("affine_grid", _affine_grid, workspace=unknown, macs=_affine_grid_macs,
            other_ops=zero),
-    OpSpec("resize", _resize, views=_not_resized, workspace=unknown, macs=_resize_macs,
-           other_ops=zero),
-    OpSpec("upsample", _resize, views=_not_resized, workspace=unknown, macs=_resize_macs,
-           other_ops=zero),
+    OpSpec("resize", _resize, views=_not_resized, workspace=unknown, macs=zero,
+           other_ops=_resize_other),
+    OpSpec("upsample", _resize, views=_not_resized, workspace=unknown, macs=zero,
+           other_ops=_resize_other),
 )  # fmt: skip

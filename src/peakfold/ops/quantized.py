@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from peakfold.ir.types import DTYPES
-from peakfold.ops.convolution import bias_at, conv_macs, conv_rule
+from peakfold.ops.convolution import bias_at, conv_engine, conv_macs, conv_rule
 from peakfold.ops.matmul import matmul_macs, matmul_rule
 from peakfold.ops.rules import FLOAT, Types, per_input, per_output, tells, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
@@ -43,7 +43,7 @@ ROWS: Final = (
     OpSpec("dynamic_quantize_linear", _dynamic_quantize, workspace=unknown, macs=zero,
            other_ops=per_input(6)),
     OpSpec("qlinear_conv", conv_rule(3, result_of=7), workspace=unknown, macs=conv_macs(3),
-           other_ops=bias_at(8), engine="matrix"),
+           other_ops=bias_at(8), engine="matrix", engine_if=conv_engine(3)),
     OpSpec("qlinear_matmul", matmul_rule(0, 3, of=7), workspace=unknown,
            macs=matmul_macs(0, 3), other_ops=zero, engine="matrix"),
 )  # fmt: skip

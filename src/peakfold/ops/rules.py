@@ -14,7 +14,15 @@ from math import prod
 
 from peakfold.ir.graph import Tensor, ViewFact
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
-from peakfold.ops.spec import Context, CountRule, OutputType, ShapeRule, ViewRule
+from peakfold.ops.spec import (
+    Context,
+    CountRule,
+    MaskRule,
+    MoveRule,
+    OutputType,
+    ShapeRule,
+    ViewRule,
+)
 from peakfold.ops.values import CannotTell, dims, dtype, operand, produced
 
 Types = tuple[OutputType | None, ...]
@@ -102,6 +110,41 @@ def count(rule: Callable[[Context], int]) -> CountRule:
             return None
 
     return told
+
+
+def moves(rule: Callable[[Context], tuple[int, int]]) -> MoveRule:
+    """A rule of bytes read and written that answers `None` while sizes are not known."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> tuple[int, int] | None:
+        try:
+            return rule(ctx)
+        except _STOPS:
+            return None
+
+    return told
+
+
+def masks(rule: Callable[[Context], tuple[int, int]]) -> MaskRule:
+    """A rule of masked work that discounts nothing where it cannot tell."""
+
+    @wraps(rule)
+    def told(ctx: Context) -> tuple[int, int]:
+        try:
+            return rule(ctx)
+        except _STOPS:
+            return 0, 0
+
+    return told
+
+
+def size_of(tensor: Tensor | None) -> int:
+    """Bytes of a tensor, 0 when it is absent; stops the rule while they are not known."""
+    if tensor is None:
+        return 0
+    if tensor.nbytes is None:
+        raise CannotTell
+    return tensor.nbytes
 
 
 def zero(_ctx: Context) -> int:

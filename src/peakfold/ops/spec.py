@@ -71,6 +71,9 @@ ShapeRule = Callable[[Context], tuple[OutputType | None, ...] | None]
 ViewRule = Callable[[Context], tuple[ViewFact, ...]]
 CountRule = Callable[[Context], int | None]
 InplaceRule = Callable[[Context], tuple[int, ...]]
+MoveRule = Callable[[Context], tuple[int, int] | None]
+MaskRule = Callable[[Context], tuple[int, int]]
+EngineRule = Callable[[Context], Engine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,13 @@ class OpSpec:
         workspace: scratch bytes while the op runs; `None` = depends on the kernel, unknown.
         macs: multiply-accumulates (1 MAC = 1 multiply and 1 add = 2 FLOPs); `None` = unknown.
         other_ops: scalar operations that are not part of a MAC; `None` = unknown.
+        bytes_moved: bytes read and bytes written by an op that touches its operands in part
+            (a gather reads the rows it picks). Without it every operand is read once and every
+            result written once. With `inplace` the rule holds while input 0 may be overwritten.
+        masked: MACs and other operations of the positions that a causal mask hides, which
+            `macs` and `other_ops` include.
         engine: which engine the time model charges.
+        engine_if: the engine of ops of the kind that need another (depthwise convolution).
         pure: equal inputs give equal outputs and nothing else changes (may be folded).
         shape_only: the output's value follows from input shapes alone.
         widens: run at load time it would multiply the bytes of a weight (Cast, Dequantize).
@@ -108,7 +117,10 @@ class OpSpec:
     workspace: CountRule | None = None
     macs: CountRule | None = None
     other_ops: CountRule | None = None
+    bytes_moved: MoveRule | None = None
+    masked: MaskRule | None = None
     engine: Engine = "vector"
+    engine_if: EngineRule | None = None
     pure: bool = True
     shape_only: bool = False
     widens: bool = False

@@ -72,6 +72,49 @@ VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
 )
 """Kind -> operand position -> attribute name, for every operand whose value decides a shape."""
 
+_SCALES: Final[Mapping[int, str]] = MappingProxyType({1: "scale", 2: "scale"})
+_INDICES: Final[Mapping[int, str]] = MappingProxyType({1: "index"})
+_STATES: Final[Mapping[int, str]] = MappingProxyType({4: "index", 5: "state", 6: "state"})
+_QLINEAR: Final[Mapping[int, str]] = MappingProxyType(
+    {1: "scale", 2: "scale", 4: "scale", 5: "scale", 6: "scale", 7: "scale"}
+)
+
+NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
+    {
+        "batch_normalization": {3: "statistic", 4: "statistic"},
+        "conv_integer": {2: "scale", 3: "scale"},
+        "dequantize_linear": _SCALES,
+        "dynamic_quantize_lstm": {3: "index", 4: "state", 5: "state",
+                                  8: "scale", 9: "scale", 10: "scale", 11: "scale"},
+        "dynamic_quantize_matmul": {2: "scale", 3: "scale"},
+        "gather": _INDICES,
+        "gather_elements": _INDICES,
+        "gather_nd": _INDICES,
+        "gru": _STATES,
+        "lstm": _STATES,
+        "matmul_bnb4": {2: "scale"},
+        "matmul_integer": {2: "scale", 3: "scale"},
+        "matmul_integer_to_float": {2: "scale", 3: "scale", 4: "scale", 5: "scale"},
+        "matmul_nbits": {2: "scale", 3: "scale", 4: "index"},
+        "qattention": {3: "scale", 4: "scale", 6: "scale", 7: "scale", 8: "state"},
+        "qgemm": {1: "scale", 2: "scale", 4: "scale", 5: "scale", 7: "scale", 8: "scale"},
+        "qlinear_add": _QLINEAR,
+        "qlinear_conv": _QLINEAR,
+        "qlinear_matmul": _QLINEAR,
+        "qlinear_mul": _QLINEAR,
+        "quantize_linear": _SCALES,
+        "rnn": _STATES,
+        "scatter": _INDICES,
+        "scatter_elements": _INDICES,
+        "scatter_nd": _INDICES,
+    }
+)  # fmt: skip
+"""Kind -> operand position -> what a stored tensor there is, where it is no weight.
+
+``statistic``: moments that training estimates and no gradient reaches; ``scale``: scales and zero
+points of a quantised tensor; ``index``: positions; ``state``: the first value of a recurrence.
+"""
+
 # Numbers of the ONNX TensorProto.DataType enumeration (onnx.proto), for attributes such as
 # Cast's `to`. A front end may write the element type's name instead.
 _CODES: Final[Mapping[int, str]] = MappingProxyType(

@@ -1,0 +1,146 @@
+"""Which stored tensors are weights, and the op that reads each of them first.
+
+A parameter count means what training adjusts, or would: weights and biases. BatchNorm
+statistics, the scales of quantised tensors, indices and shape operands are stored as well and
+take bytes, but are no parameters. A file does not say which is which, so use decides: a stored
+tensor is a weight unless it holds int64 or bool, is a scalar, or every op that reads it during
+the run reads it where no weight goes (`peakfold.ops.NOT_WEIGHTS`).
+
+Folding makes new tensors out of stored ones (a transposed copy of a tied embedding). Such a
+tensor stands for what it was made from, so a weight is counted once whatever folding did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from peakfold.ir import Graph, Op, Role, Tensor
+from peakfold.ops import NOT_WEIGHTS, VALUE_INPUTS
+
+Key = tuple[str, ...]
+"""A stored tensor: the names of the ops whose bodies it lies in, then its own."""
+
+_NEVER = frozenset({"int64", "uint64", "bool", "string", "opaque"})
+_STORED = frozenset({Role.PARAMETER, Role.CONSTANT})
+_BODIES = frozenset({"loop", "scan"})
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The stored tensors of a graph, each counted at its first reader.
+
+    Attributes:
+        tensors: every stored tensor there was before folding.
+        uses: what the run's ops take each of them for.
+        seen: those that an op has been charged for.
+    """
+
+    tensors: dict[Key, Tensor] = field(default_factory=dict)
+    uses: dict[Key, set[str]] = field(default_factory=dict)
+    seen: set[Key] = field(default_factory=set)
+
+    def what(self, key: Key) -> str:
+        """``weight``, or what else a stored tensor is: see `NOT_WEIGHTS`."""
+        tensor = self.tensors[key]
+        uses = self.uses.get(key, set()) or {"weight"}
+        if tensor.dtype.name in _NEVER:
+            return "index"
+        if tensor.shape == () and "weight" in uses:
+            return "scalar"
+        return "weight" if "weight" in uses else min(uses)
+
+    def take(self, scope: Scope, op: Op) -> dict[str, int]:
+        """Elements by what they are, of the stored tensors that this op is the first to read."""
+        found: dict[str, int] = {}
+        for name in op.operands:
+            for key in scope.sources.get(name, ()):
+                if key not in self.seen:
+                    self.seen.add(key)
+                    what = self.what(key)
+                    found[what] = found.get(what, 0) + (self.tensors[key].elements or 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names of one graph, and the stored tensors that each static one was made from."""
+
+    sources: Mapping[str, tuple[Key, ...]]
+    bodies: Mapping[tuple[str, ...], tuple[Scope, ...]]
+
+
+def open_ledger(graph: Graph, original: Graph | None = None) -> tuple[Ledger, Scope]:
+    """A ledger for a graph.
+
+    Args:
+        graph: the graph whose ops will be charged.
+        original: the same before folding, when it was folded.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: float32[4]\\nparameter w: float32[4]\\n"
+        ...                 "y: float32[4] = add(x, w)\\nz: float32[4] = mul(y, w)\\noutput z")
+        >>> ledger, scope = open_ledger(g)
+        >>> [ledger.take(scope, op) for op in g.ops]
+        [{'weight': 4}, {}]
+    """
+    ledger = Ledger()
+    return ledger, _enter(ledger, graph, original or graph, (), {})
+
+
+def _enter(
+    ledger: Ledger, graph: Graph, original: Graph, path: Key, outer: Mapping[str, tuple[Key, ...]]
+) -> Scope:
+    sources: dict[str, tuple[Key, ...]] = {}
+    for tensor in original.tensors:
+        if tensor.name in outer:
+            sources[tensor.name] = outer[tensor.name]
+        elif tensor.role in _STORED and tensor.name not in original.inputs:
+            sources[tensor.name] = _own(ledger, path, tensor)
+    run = {op.outputs: op for op in graph.ops}
+    bodies: dict[tuple[str, ...], tuple[Scope, ...]] = {}
+    for op in original.ops:
+        kept = run.get(op.outputs)
+        if kept is None:
+            made_from = _weights_behind(ledger, op, sources)
+            for name in op.results:
+                sources[name] = made_from or _own(ledger, path, original[name])
+            continue
+        for name, use in _uses(op):
+            for key in sources.get(name, ()):
+                ledger.uses.setdefault(key, set()).add(use)
+        bodies[op.outputs] = tuple(
+            _enter(
+                ledger, now.graph, before.graph, (*path, op.name),
+                {name: sources[name] for name in before.captures if name in sources},
+            )
+            for now, before in zip(kept.regions, op.regions, strict=True)
+        )  # fmt: skip
+    return Scope(sources, bodies)
+
+
+def _own(ledger: Ledger, path: Key, tensor: Tensor) -> tuple[Key, ...]:
+    key = (*path, tensor.name)
+    ledger.tensors[key] = tensor
+    return (key,)
+
+
+def _weights_behind(
+    ledger: Ledger, op: Op, sources: Mapping[str, tuple[Key, ...]]
+) -> tuple[Key, ...]:
+    """The weights that a result of load time is made from; none if it is made from nothing."""
+    found = dict.fromkeys(
+        key for name, use in _uses(op) if use == "weight" for key in sources.get(name, ())
+        if ledger.tensors[key].dtype.name not in _NEVER
+    )  # fmt: skip
+    return tuple(found)
+
+
+def _uses(op: Op) -> Iterator[tuple[str, str]]:
+    """Operands and what a stored tensor is that stands there; bodies see to their captures."""
+    shapes, known = VALUE_INPUTS.get(op.kind, {}), NOT_WEIGHTS.get(op.kind, {})
+    for at, name in enumerate(op.inputs):
+        if name:
+            other = "index" if at in shapes else "state" if op.kind in _BODIES else "weight"
+            yield name, known.get(at, other)
