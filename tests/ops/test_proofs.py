@@ -9,6 +9,7 @@ import pytest
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ops import KINDS, lookup
+from peakfold.ops.grad import GRADS, grad_kind
 
 from .instances import every_instance, floats, make
 from .proofs import (
@@ -71,7 +72,9 @@ def test_no_generated_instance_contradicts_a_row(proven):
 
 
 def test_every_claim_of_every_row_is_proven_by_a_generated_instance(proven):
-    assert not unproven([lookup(kind) for kind in KINDS], proven)
+    # Rows of backward ops are proven by formulas of their own, in test_grad.py.
+    backward = {grad_kind(kind) for kind in GRADS} | {"softmax_output_grad"}
+    assert not unproven([lookup(kind) for kind in KINDS if kind not in backward], proven)
 
 
 # True of each, and left out on purpose: slopes are parameters, a condition is a byte wide, and

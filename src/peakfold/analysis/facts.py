@@ -19,6 +19,7 @@ class Facts:
         parts: inputs that are byte ranges of output 0.
         workspace: scratch bytes; `None` = not known.
         known: false for an op the registry has no row for.
+        renames: the op keeps every byte where it is, so in place asks for equal bytes only.
     """
 
     inplace: tuple[int, ...] = ()
@@ -26,6 +27,7 @@ class Facts:
     parts: tuple[ViewFact, ...] = ()
     workspace: int | None = None
     known: bool = True
+    renames: bool = False
 
 
 def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
@@ -56,8 +58,11 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
         views = stated.views
     if stated is not None and stated.workspace is not None:
         workspace = stated.workspace
+    renames = target.reshape == "inplace" and views == (ViewFact(0, 0, 0),)
+    if renames:
+        views, inplace = (), (0,) if target.allows_inplace(op.kind) else ()
     known = spec.known or (op.kind == "opaque" and stated is not None)
-    return Facts(inplace, views, parts, workspace, known)
+    return Facts(inplace, views, parts, workspace, known, renames)
 
 
 def unsupported(graph: Graph) -> dict[str, int]:

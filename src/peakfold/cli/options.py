@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from peakfold.cli.group import traceback_option
 from peakfold.errors import UsageError
 from peakfold.units import parse_size
+
+if TYPE_CHECKING:
+    from peakfold.transform import Train
 
 MODES = ("naive", "inplace", "share", "both", "arena")
 ORDERS = ("file", "best")
@@ -29,6 +32,11 @@ SHARE_STRATEGIES = (
     "best", "naive", "equality", "in-order", "by-breadth", "by-size", "improved",
     "min-cost-flow", "counter", "coloring", "path-coloring",
 )  # fmt: skip
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion")
+LOSSES = ("external", "softmax-output")
+PROFILES = ("minimal", "mxnet")
+PARAM_GRADS = ("dynamic", "static")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -117,6 +125,50 @@ fold_options = _stack(
         help="Also fold casts and dequantisation of weights, which makes the weights larger.",
     ),
 )  # fmt: skip
+
+train_options = _stack(
+    click.option("--train", is_flag=True, help="Plan a training step: backward and optimizer."),
+    click.option(
+        "--optimizer", type=click.Choice(OPTIMIZERS), help="Update the parameters at the end."
+    ),
+    click.option(
+        "--loss", type=click.Choice(LOSSES), help="Gradients given, or the last softmax [external]."
+    ),
+    click.option(
+        "--grad-reads", type=click.Choice(PROFILES),
+        help="What backward ops read: the least, or what MXNet's layers did [minimal].",
+    ),
+    click.option("--input-grad", is_flag=True, help="Keep the gradients of the inputs, too."),
+    click.option(
+        "--param-grads", type=click.Choice(PARAM_GRADS),
+        help="Gradients of parameters: made anew each step, or kept in holders.",
+    ),
+)  # fmt: skip
+
+
+def take_training(flags: dict[str, Any]) -> Train | None:
+    """The training step that flags ask for; takes them out of `flags`.
+
+    Raises:
+        UsageError: a flag of training without ``--train``.
+    """
+    asked = flags.pop("train")
+    values = {
+        "optimizer": flags.pop("optimizer"), "loss": flags.pop("loss"),
+        "reads": flags.pop("grad_reads"), "input_grad": flags.pop("input_grad") or None,
+        "param_grads": flags.pop("param_grads"),
+    }  # fmt: skip
+    given = {name: value for name, value in values.items() if value is not None}
+    if not asked:
+        if given:
+            raise UsageError("options of training without --train", hint="add --train")
+        return None
+    from peakfold.transform import Train
+
+    # MXNet kept gradients of parameters in arrays of their own, outside what it planned.
+    held = {"param_grads": "static"} if given.get("reads") == "mxnet" else {}
+    return Train(**(held | given))
+
 
 target_option = click.option(
     "--target", default="generic", show_default=True, metavar="T",

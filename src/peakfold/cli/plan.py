@@ -85,6 +85,7 @@ Strategies:
     help="Let a plan for several lanes add K ordering edges to save memory.",
 )
 @opt.fold_options
+@opt.train_options
 @click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
 @click.option(
     "--time-limit",
@@ -133,7 +134,8 @@ def command(  # one parameter a flag
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags as fields of `PlanOptions`: ``--no-x`` becomes ``x=False``."""
-    return {
+    train = opt.take_training(flags)
+    return {"train": train} | {
         (name.removeprefix("no_")): (not value if name.startswith("no_") else value)
         for name, value in flags.items()
     }

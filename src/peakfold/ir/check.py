@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from peakfold.errors import ModelError
 from peakfold.ir.graph import Graph, Op, Role
 
+# What a run may change in place: variables, and under training what the optimizer updates.
+_CHANGEABLE = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
+
 
 def check_graph(graph: Graph) -> None:
     """Check names, single assignment, file order, effects and regions.
@@ -144,5 +147,5 @@ def _check_stated(graph: Graph, op: Op) -> None:
 def _check_effects(graph: Graph, op: Op) -> None:
     for name in (*op.reads, *op.writes):
         tensor = graph.by_name.get(name)
-        if tensor is None or tensor.role is not Role.STATE:
+        if tensor is None or tensor.role not in _CHANGEABLE:
             raise ModelError(f"effect on {name!r}, which is no state", where=_where(graph, op))

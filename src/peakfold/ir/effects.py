@@ -1,8 +1,8 @@
 """Orders that effects impose: derived once, here, and obeyed by planners and judges alike.
 
-An op that writes a `state` tensor must stay after the earlier ops that read or write it
-(write after read, write after write), and an op that reads it after the last write
-(read after write). Data edges between tensors are not repeated here.
+An op that writes a static tensor (a variable, a parameter under training) must stay after the
+earlier ops that read or write it (write after read, write after write), and an op that reads it
+after the last write (read after write). Data edges between tensors are not repeated here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def effect_edges(graph: Graph) -> tuple[tuple[int, int], ...]:
     state = {tensor.name for tensor in graph.tensors if tensor.role is Role.STATE}
     if not state and not any(op.reads or op.writes or op.regions for op in graph.ops):
         return ()
+    # An optimizer writes parameters: what reads one as an operand must come before.
+    state.update(name for op in graph.ops for name in op.writes)
     edges: set[tuple[int, int]] = set()
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
@@ -52,7 +54,7 @@ def effects_of(op: Op, state: set[str]) -> tuple[list[str], list[str]]:
 
     Args:
         op: the op.
-        state: `state` tensors of its graph; reading one as an operand is an effect, too.
+        state: tensors of its graph that are written; reading one as an operand is an effect, too.
     """
     reads = dict.fromkeys(op.reads)
     reads.update(dict.fromkeys(name for name in op.operands if name in state))

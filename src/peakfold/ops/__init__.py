@@ -20,6 +20,7 @@ from peakfold.ops import (
     convolution,
     elementwise,
     generating,
+    grad,
     indexing,
     matmul,
     ml,
@@ -54,7 +55,11 @@ __all__ = [
 
 
 def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
-    rows = [row for table in tables for row in table]
+    rows = [
+        replace(row, grad=grad.GRADS[row.kind]) if row.kind in grad.GRADS else row
+        for table in tables
+        for row in table
+    ]
     found = {row.kind: row for row in rows}
     if len(found) != len(rows):
         raise ValueError("two rows of the registry have one kind")
@@ -69,6 +74,7 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     convolution.ROWS,
     elementwise.ROWS,
     generating.ROWS,
+    grad.ROWS,
     indexing.ROWS,
     matmul.ROWS,
     ml.ROWS,

@@ -8,7 +8,7 @@ claims about aliasing is proven by a generated test that perturbs inputs element
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,6 +76,49 @@ MaskRule = Callable[[Context], tuple[int, int]]
 EngineRule = Callable[[Context], Engine]
 
 
+GradForm = Literal["pointwise", "pass", "slices", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class GradReads:
+    """What computes the gradient of one operand.
+
+    Attributes:
+        tokens: ``dy`` (gradients of the results), ``y`` (result 0), ``y*`` (all results),
+            ``oK`` (result K), ``xK`` (operand K), ``x*`` (all operands), ``others`` (all but
+            this operand).
+        form: ``pointwise`` (element k from element k of what is read), ``pass`` (the incoming
+            gradient as it is, summed where the operand was broadcast), ``slices`` (cut out of
+            it), ``other``.
+    """
+
+    tokens: tuple[str, ...]
+    form: GradForm = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class GradSpec:
+    """The backward pass of an op kind.
+
+    Attributes:
+        wrt: per operand that has a gradient, what computes it; -1 = every operand of floats.
+            Empty: no gradient flows through this kind.
+        joint: one backward op makes all the gradients, since they share their work.
+        mxnet: the profile of MXNet's layers, where it differs: one op, these reads.
+        bilinear: operands in which the op is linear with multiply-accumulates; the gradient of
+            each costs as many as the op.
+        mask: position of a result that training adds: which elements survived (a byte each).
+        statistics: position from which training adds a mean and a deviation per channel.
+    """
+
+    wrt: Mapping[int, GradReads]
+    joint: bool = False
+    mxnet: GradReads | None = None
+    bilinear: tuple[int, ...] = ()
+    mask: int | None = None
+    statistics: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OpSpec:
     """One row: the answers of one op kind to every pass.
@@ -106,6 +149,7 @@ class OpSpec:
         shape_only: the output's value follows from input shapes alone.
         widens: run at load time it would multiply the bytes of a weight (Cast, Dequantize).
         known: false only for the conservative stand-in of an unknown kind.
+        grad: what the backward pass reads; `None` = not declared, so everything.
     """
 
     kind: str
@@ -125,6 +169,7 @@ class OpSpec:
     shape_only: bool = False
     widens: bool = False
     known: bool = True
+    grad: GradSpec | None = None
 
     def inplace_inputs(self, ctx: Context) -> tuple[int, ...]:
         """Positions of the given inputs of this op that output 0 may be written over.

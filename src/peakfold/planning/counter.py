@@ -228,9 +228,10 @@ class _Run:
         if tensor in self.outputs and self.policies.outputs == "external":
             return False
         one, two = self.index.graph.tensors[tensor], self.index.graph.tensors[host]
-        same = one.shape == two.shape and one.dtype.bits == two.dtype.bits
-        same = same and self.index.nbytes[tensor] == self.index.nbytes[host]
         record, facts = self.index.graph.ops[op], self.facts[op]
+        same = facts.renames or one.shape == two.shape
+        same = same and one.dtype.bits == two.dtype.bits
+        same = same and self.index.nbytes[tensor] == self.index.nbytes[host]
         at = [p for p, name in enumerate(record.inputs) if name == two.name]
         # Only this op still needs the storage, and it reads it element by element.
         return same and self.pending[owner] == 1 and all(p in facts.inplace for p in at)

@@ -169,16 +169,17 @@ class Interpreter:
                 continue
             positions = [at for at, operand in enumerate(op.inputs) if operand == other]
             elementwise = bool(positions) and all(at in facts.inplace for at in positions)
-            same = self._same_layout(name, other) and here.address == there.address
+            same = self._same_layout(name, other, facts) and here.address == there.address
             if allowed is None or not elementwise or not same:
                 return f"writes {name!r} over its operand {other!r}"
         if allowed is not None and here.nbytes and not here.overlaps(operands[allowed]):
             return f"is said to write {name!r} in place of {allowed!r}, but does not"
         return None
 
-    def _same_layout(self, one: str, two: str) -> bool:
+    def _same_layout(self, one: str, two: str, facts: Facts) -> bool:
         a, b = self.graph[one], self.graph[two]
-        return a.shape == b.shape and a.dtype.bits == b.dtype.bits and a.nbytes == b.nbytes
+        shapes = facts.renames or a.shape == b.shape
+        return shapes and a.dtype.bits == b.dtype.bits and a.nbytes == b.nbytes
 
     def _end(self) -> str | None:
         for name, where in self.places.copies.items():

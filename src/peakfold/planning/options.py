@@ -12,6 +12,7 @@ from peakfold.packing.objects import OBJECT_STRATEGIES
 from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
 from peakfold.planning.plan import MODES, Mode
 from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
+from peakfold.transform import Train
 
 ORDERS = ("file", "best")
 COUNTER = "counter"
@@ -41,6 +42,7 @@ class PlanOptions:
         time_limit: seconds for the search that follows the greedy packers.
         seed: of randomised search.
         trace: keep the step table of the reference-counting planner.
+        train: plan a training step of the model: backward pass and optimizer.
     """
 
     target: str = "generic"
@@ -62,6 +64,7 @@ class PlanOptions:
     time_limit: float = 5.0
     seed: int = 0
     trace: bool = False
+    train: Train | None = None
 
     def __post_init__(self) -> None:
         _require(self.mode, MODES, "mode")

@@ -216,7 +216,7 @@ class _Builder:
         if storage < 0 or self.result.external[storage]:
             return False
         one, two = self.index.graph.tensors[tensor], self.index.graph.tensors[host]
-        if one.shape != two.shape or one.dtype.bits != two.dtype.bits:
+        if (one.shape != two.shape and not facts.renames) or one.dtype.bits != two.dtype.bits:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False

@@ -21,7 +21,7 @@ from peakfold.planning.parallel import Running, way_of_running, whole_blocks
 from peakfold.planning.plan import BodyPlan, Plan
 from peakfold.planning.storage import Aliasing
 from peakfold.target import Target, load_target
-from peakfold.transform import replay
+from peakfold.transform import replay, train_step
 from peakfold.units import round_up
 
 PlanBody = Callable[[Graph, PlanOptions], Plan]
@@ -75,9 +75,9 @@ class Study:
 
 def recipe_of(options: PlanOptions) -> tuple[str, ...]:
     """The graph steps that options ask for, by the names a plan records."""
-    if not options.fold:
-        return ()
-    return ("fold-weights",) if options.fold_weights else ("fold",)
+    folding = ("fold-weights",) if options.fold_weights else ("fold",)
+    training = () if options.train is None else (train_step(options.train),)
+    return (folding if options.fold else ()) + training
 
 
 def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
@@ -99,7 +99,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False, lanes=1, added_edges=0,
+        fold=False, budget=None, trace=False, lanes=1, added_edges=0, train=None,
     )  # fmt: skip
     facts: list[Facts] = []
     least: list[Facts] = []

@@ -35,6 +35,8 @@ class Target:
         inplace_also: kinds whose kernels work in place although the mathematics alone does
             not promise it (a softmax that reads a row before it writes it).
         views: whether reshapes and other re-readings of bytes cost nothing.
+        reshape: ``view`` (a reshape re-reads its input's bytes, whoever else still reads them)
+            or ``inplace`` (only the last reader may take them over).
         zero_copy_concat: whether a producer may write straight into a concatenation.
     """
 
@@ -46,6 +48,7 @@ class Target:
     inplace_kinds: tuple[str, ...] = ()
     inplace_also: tuple[str, ...] = ()
     views: bool = True
+    reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True
 
     def allows_inplace(self, kind: str) -> bool:

@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
 
-from peakfold.errors import InvalidPlan
+from peakfold.errors import InvalidPlan, UsageError
 from peakfold.ir import Graph
+from peakfold.transform.backward import Train
 from peakfold.transform.fold import Fold
 
 _STEPS = {"fold": Fold(), "fold-weights": Fold(weights=True)}
+_TRAIN = "train"
+_FLAGS = {"yes": True, "no": False}
+
+
+def train_step(train: Train) -> str:
+    """The name under which a plan records a training step: its options that are not defaults.
+
+    Example:
+        >>> train_step(Train(optimizer="adam", input_grad=True))
+        'train input_grad=yes optimizer=adam'
+    """
+    words = [_TRAIN]
+    for option in fields(Train):
+        value = getattr(train, option.name)
+        if value != option.default:
+            shown = {True: "yes", False: "no"}.get(value, value)
+            words.append(f"{option.name}={shown}")
+    return " ".join(words)
+
+
+def _train(name: str) -> Train:
+    options: dict[str, Any] = {}
+    for word in name.split()[1:]:
+        key, _, value = word.partition("=")
+        options[key] = _FLAGS.get(value, value)
+    known = {option.name for option in fields(Train)}
+    if set(options) - known:
+        raise InvalidPlan(f"its recipe has an unknown option in {name!r}")
+    try:
+        return Train(**options)
+    except UsageError as error:
+        raise InvalidPlan(f"its recipe has {error.what}", hint=error.hint) from None
 
 
 def replay(graph: Graph, recipe: Iterable[str]) -> Graph:
@@ -24,8 +59,11 @@ def replay(graph: Graph, recipe: Iterable[str]) -> Graph:
         True
     """
     for name in recipe:
+        if name.partition(" ")[0] == _TRAIN:
+            graph = _train(name)(graph)
+            continue
         if name not in _STEPS:
-            known = ", ".join(_STEPS)
+            known = ", ".join((*_STEPS, _TRAIN))
             raise InvalidPlan(f"its recipe has the unknown step {name!r}", hint=f"known: {known}")
         graph = _STEPS[name](graph)
     return graph

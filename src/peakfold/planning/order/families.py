@@ -161,7 +161,7 @@ class _Finder:
         if found.root[host] < 0 or found.root[host] in found.external:
             return False
         one, two = tensors[tensor], tensors[host]
-        if one.shape != two.shape or one.dtype.bits != two.dtype.bits:
+        if (one.shape != two.shape and not facts.renames) or one.dtype.bits != two.dtype.bits:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
