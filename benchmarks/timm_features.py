@@ -93,7 +93,7 @@ class Recorder(TorchDispatchMode):
         self.rows: Counter[tuple] = Counter()
         self.paused = False
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         inputs = flat(args) + flat(list((kwargs or {}).values()))
         live = any(getattr(t, "_live", False) for t in inputs)
@@ -108,10 +108,10 @@ class Recorder(TorchDispatchMode):
         if (aliased and not aliased.is_write) or name in {"detach", "alias", "lift_fresh",
                                                           "_unsafe_view", "view"}:  # fmt: skip
             return out
-        self.note(name, func, args, inputs, flat(out), live)
+        self.note(name, args, inputs, flat(out), live)
         return out
 
-    def note(self, name, func, args, inputs, outputs, live) -> None:  # noqa: ANN001
+    def note(self, name, args, inputs, outputs, live) -> None:
         written = sum(t.numel() for t in outputs)
         read = sum(t.numel() for t in inputs if getattr(t, "_live", False))
         weights = sum(t.numel() for t in inputs if not getattr(t, "_live", False))
@@ -145,11 +145,11 @@ class Recorder(TorchDispatchMode):
         self.rows[key] += 1
 
 
-def watch_attention(recorder: Recorder):  # noqa: ANN201
+def watch_attention(recorder: Recorder):
     """Fused attention as one op, as a GPU runs it: reads q, k, v, writes the result."""
     original = F.scaled_dot_product_attention
 
-    def fused(query, key, value, attn_mask=None, *args, **kwargs):  # noqa: ANN001, ANN202
+    def fused(query, key, value, attn_mask=None, *args, **kwargs):
         recorder.paused = True
         try:
             out = original(query, key, value, attn_mask, *args, **kwargs)
@@ -240,7 +240,9 @@ def main() -> None:
             stream.flush()
             if at % 50 == 0 or "error" in record:
                 note = record.get("error", "")[:120]
-                print(f"{at}/{len(todo)} {time.time() - started:.0f} s {name} {note}", file=sys.stderr)
+                print(
+                    f"{at}/{len(todo)} {time.time() - started:.0f} s {name} {note}", file=sys.stderr
+                )
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "demo": "Plan a bundled model and draw its memory map.",
     "ops": "List the op kinds peakfold knows, and what it knows of them.",
     "targets": "List the runtimes whose rules a plan can follow.",
+    "devices": "List the hardware that time estimates can be made for.",
 }
 EPILOG = """\
 \b

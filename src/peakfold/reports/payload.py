@@ -11,6 +11,7 @@ import msgspec
 
 from peakfold.planning.plan import Plan
 from peakfold.planning.summary import Summary
+from peakfold.reports.device_records import DevicesDocument
 
 VERSION = 1
 
@@ -312,7 +313,7 @@ class PackDocument:
 
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-    | LanesDocument | PackDocument
+    | LanesDocument | PackDocument | DevicesDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -325,6 +326,7 @@ DOCUMENTS: dict[str, type] = {
     "demo": DemoDocument,
     "lanes": LanesDocument,
     "pack": PackDocument,
+    "devices": DevicesDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 
