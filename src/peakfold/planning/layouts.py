@@ -58,7 +58,8 @@ class Layout:
     copying: int | None = None
 
 
-def _aliasing(study: Study) -> Aliasing:
+def full_aliasing(study: Study) -> Aliasing:
+    """All the sharing inside storages that the options and the target allow."""
     options = study.options
     return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
 
@@ -77,7 +78,7 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
     if mode == "arena":
         return _arena(study, strategy) if study.running.guard is None else _lanes_arena(study)
     if mode in ("naive", "inplace"):
-        played = study.play(NOTHING if mode == "naive" else _aliasing(study))
+        played = study.play(NOTHING if mode == "naive" else full_aliasing(study))
         return _each_alone(played, mode)
     if study.running.guard is not None:
         return _lanes_objects(study, mode)
@@ -85,7 +86,7 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
         return _objects(study, mode, strategy, NOTHING)
     # More sharing inside storages can cost more between them, so less is tried, too; and a
     # size policy can forbid so much that sharing nothing but storages is better.
-    full = _aliasing(study)
+    full = full_aliasing(study)
     choices = [full, replace(full, inplace=False), NOTHING]
     if study.options.order == "best" and full.views:
         # A whole object is alive as long as any view of it; a copy may be cheaper.
@@ -108,7 +109,7 @@ def _each_alone(played: Timeline, mode: Mode) -> Layout:
 
 
 def _lanes_arena(study: Study) -> Layout:
-    played = study.play(_aliasing(study))
+    played = study.play(full_aliasing(study))
     packing = pack_lanes(study.index, played, study.running, study.policies.align)
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
@@ -117,7 +118,7 @@ def _lanes_arena(study: Study) -> Layout:
 
 
 def _lanes_objects(study: Study, mode: Mode) -> Layout:
-    choices = [NOTHING] if mode == "share" else [_aliasing(study), NOTHING]
+    choices = [NOTHING] if mode == "share" else [full_aliasing(study), NOTHING]
     layouts = []
     for choice in choices:
         played = study.play(choice)
@@ -181,7 +182,7 @@ def _count(
 
 def trace_rows(study: Study, mode: Mode) -> tuple[CounterPlan, list[TraceRow]]:
     """The step table of the reference-counting planner for a mode."""
-    aliasing = NOTHING if mode in ("naive", "share") else _aliasing(study)
+    aliasing = NOTHING if mode in ("naive", "share") else full_aliasing(study)
     counted = _count(study, aliasing, trace=True)
     return counted, counted.rows
 
@@ -205,7 +206,7 @@ def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
 
 
 def _arena(study: Study, strategy: str) -> Layout:
-    aliasing = _aliasing(study)
+    aliasing = full_aliasing(study)
     best = _packed(study, strategy, aliasing)
     copying = best.total
     wanted = aliasing.views and study.options.zero_copy and study.target.zero_copy_concat

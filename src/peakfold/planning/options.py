@@ -12,7 +12,7 @@ from peakfold.packing.objects import OBJECT_STRATEGIES
 from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
 from peakfold.planning.plan import MODES, Mode
 from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
-from peakfold.transform import Train
+from peakfold.transform import Split, Train
 
 ORDERS = ("file", "best")
 COUNTER = "counter"
@@ -42,6 +42,7 @@ class PlanOptions:
         time_limit: seconds for the search that follows the greedy packers.
         seed: of randomised search.
         trace: keep the step table of the reference-counting planner.
+        split: compute the first part of the network in bands of rows.
         train: plan a training step of the model: backward pass and optimizer.
     """
 
@@ -65,6 +66,7 @@ class PlanOptions:
     seed: int = 0
     trace: bool = False
     train: Train | None = None
+    split: Split | None = None
 
     def __post_init__(self) -> None:
         _require(self.mode, MODES, "mode")

@@ -21,7 +21,7 @@ from peakfold.planning.parallel import Running, way_of_running, whole_blocks
 from peakfold.planning.plan import BodyPlan, Plan
 from peakfold.planning.storage import Aliasing
 from peakfold.target import Target, load_target
-from peakfold.transform import replay, train_step
+from peakfold.transform import replay, split_step, train_step
 from peakfold.units import round_up
 
 PlanBody = Callable[[Graph, PlanOptions], Plan]
@@ -77,7 +77,8 @@ def recipe_of(options: PlanOptions) -> tuple[str, ...]:
     """The graph steps that options ask for, by the names a plan records."""
     folding = ("fold-weights",) if options.fold_weights else ("fold",)
     training = () if options.train is None else (train_step(options.train),)
-    return (folding if options.fold else ()) + training
+    bands = () if options.split is None else (split_step(options.split),)
+    return (folding if options.fold else ()) + bands + training
 
 
 def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
@@ -100,6 +101,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
         fold=False, budget=None, trace=False, lanes=1, added_edges=0, train=None,
+        split=None,
     )  # fmt: skip
     facts: list[Facts] = []
     least: list[Facts] = []

@@ -2,6 +2,7 @@
 
 from peakfold.transform.backward import Train
 from peakfold.transform.fold import Fold
-from peakfold.transform.recipe import replay, train_step
+from peakfold.transform.recipe import replay, split_step, train_step
+from peakfold.transform.split import Split
 
-__all__ = ["Fold", "Train", "replay", "train_step"]
+__all__ = ["Fold", "Split", "Train", "replay", "split_step", "train_step"]

@@ -10,10 +10,29 @@ from peakfold.errors import InvalidPlan, UsageError
 from peakfold.ir import Graph
 from peakfold.transform.backward import Train
 from peakfold.transform.fold import Fold
+from peakfold.transform.split import Split
 
 _STEPS = {"fold": Fold(), "fold-weights": Fold(weights=True)}
 _TRAIN = "train"
+_SPLIT = "split"
 _FLAGS = {"yes": True, "no": False}
+
+
+def split_step(split: Split) -> str:
+    """The name under which a plan records a split.
+
+    Example:
+        >>> split_step(Split("y", 4))
+        'split 4 y'
+    """
+    return f"{_SPLIT} {split.patches} {split.upto}"
+
+
+def _split(name: str) -> Split:
+    words = name.split(" ", 2)
+    if len(words) != 3 or not words[1].isdigit():
+        raise InvalidPlan(f"its recipe has the unreadable step {name!r}")
+    return Split(words[2], int(words[1]))
 
 
 def train_step(train: Train) -> str:
@@ -59,11 +78,12 @@ def replay(graph: Graph, recipe: Iterable[str]) -> Graph:
         True
     """
     for name in recipe:
-        if name.partition(" ")[0] == _TRAIN:
-            graph = _train(name)(graph)
+        word = name.partition(" ")[0]
+        if word in (_TRAIN, _SPLIT):
+            graph = _train(name)(graph) if word == _TRAIN else _split(name)(graph)
             continue
         if name not in _STEPS:
-            known = ", ".join((*_STEPS, _TRAIN))
+            known = ", ".join((*_STEPS, _TRAIN, _SPLIT))
             raise InvalidPlan(f"its recipe has the unknown step {name!r}", hint=f"known: {known}")
         graph = _STEPS[name](graph)
     return graph

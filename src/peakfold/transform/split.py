@@ -1,0 +1,210 @@
+"""Patch-based execution: the first, high-resolution part of a network, a band of rows at a time.
+
+A network's memory is often set by a few early ops on large images. Run band by band, only the
+band's share of their results exists at once, for the price of computing the rows where bands
+meet more than once (MCUNetV2, arXiv 2110.15352; Pex, arXiv 2211.17246).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from peakfold.errors import UsageError
+from peakfold.interval import Interval
+from peakfold.ir import Graph, Op, Role, Tensor
+from peakfold.ops import context
+from peakfold.ops.spec import concrete
+from peakfold.transform.rows import Patch, patch_of, row_axis
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The step that computes everything up to a tensor in bands of rows.
+
+    Attributes:
+        upto: the tensor; all ops that it needs must be local, and nothing else may read what
+            they make.
+        patches: number of bands, at least 2.
+
+    Raises:
+        UsageError: the tensor does not exist, or the part before it cannot be split; says why.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph('''peakfold-graph 1
+        ... input x: float32[1,3,8,8]
+        ... parameter w: float32[4,3,3,3]
+        ... h: float32[1,4,8,8] = conv(x, w, pads=[1,1,1,1])
+        ... y: float32[1,4,8,8] = relu(h)
+        ... output y''')
+        >>> [op.kind for op in Split("y", 2)(g).ops]
+        ['slice', 'conv', 'relu', 'slice', 'conv', 'relu', 'concat']
+    """
+
+    upto: str
+    patches: int
+
+    def __call__(self, graph: Graph) -> Graph:
+        """The graph with its head split."""
+        return _Splitter(graph, self).run()
+
+
+def head_of(graph: Graph, upto: str) -> list[int]:
+    """Ops that a tensor needs and that depend on an input, in file order."""
+    needed, ops = {upto}, []
+    for at in reversed(range(len(graph.ops))):
+        op = graph.ops[at]
+        if needed.intersection(op.results):
+            ops.append(at)
+            needed.update(op.operands)
+    return ops[::-1]
+
+
+def why_not(graph: Graph, upto: str) -> str | None:
+    """Why the part before a tensor cannot be split, or `None` when it can."""
+    if upto not in graph.producer:
+        return "no op makes it"
+    head = head_of(graph, upto)
+    axes = {row_axis(graph.ops[at].kind) for at in head} - {None}
+    if len(axes) != 1:
+        return "no window ops before it" if not axes else "its window ops have two layouts"
+    shape = concrete(graph[upto])
+    if shape is None or len(shape) != 4 or shape[0] != 1:
+        return "it is not one image (batch 1, rank 4)"
+    inside = {name for at in head for name in graph.ops[at].results} - {upto}
+    if inside & set(graph.outputs):
+        return f"{min(inside & set(graph.outputs))!r} before it is an output"
+    members = set(head)
+    for at, op in enumerate(graph.ops):
+        if at not in members and inside.intersection(op.operands):
+            leaves = min(inside.intersection(op.operands))
+            return f"{leaves!r} before it is read behind it, by {op.name!r}"
+    for at in head:
+        op = graph.ops[at]
+        if op.regions or op.writes or op.reads or len(op.results) != 1:
+            return f"op {op.name!r} ({op.kind}) has effects, bodies or several results"
+    return None
+
+
+class _Splitter:
+    def __init__(self, graph: Graph, options: Split) -> None:
+        self.graph, self.options = graph, options
+        reason = why_not(graph, options.upto)
+        if reason is None and options.patches < 2:
+            reason = "one band is no split"
+        if reason is not None:
+            raise self._refused(reason)
+        self.head = head_of(graph, options.upto)
+        kinds = (row_axis(graph.ops[at].kind) for at in self.head)
+        self.axis = next(axis for axis in kinds if axis is not None)
+        self.tensors: dict[str, Tensor] = {}
+        self.ops: list[Op] = []
+        self.rows = (concrete(graph[options.upto]) or ())[self.axis]
+        if self.rows < options.patches:
+            raise self._refused(f"it has {self.rows} rows")
+
+    def _refused(self, reason: str) -> UsageError:
+        return UsageError(f"cannot split the part before it: {reason}",
+                          where=f"tensor {self.options.upto!r}")  # fmt: skip
+
+    def run(self) -> Graph:
+        graph, count = self.graph, self.options.patches
+        edges = [self.rows * n // count for n in range(count + 1)]
+        bands = [Interval(a, b) for a, b in pairwise(edges)]
+        made = [self._band(n, rows) for n, rows in enumerate(bands)]
+        result = self.options.upto
+        self.ops.append(Op(f"{result}.join", "concat", tuple(made), (result,),
+                           {"axis": self.axis}))  # fmt: skip
+        members = set(self.head)
+        gone = {name for at in self.head for name in graph.ops[at].results} - {result}
+        after = self.head[-1]
+        ops = [op for at, op in enumerate(graph.ops) if at not in members and at < after]
+        ops += self.ops
+        ops += [op for at, op in enumerate(graph.ops) if at not in members and at > after]
+        kept = [t for t in graph.tensors if t.name not in gone]
+        taken = {t.name for t in kept}
+        clash = taken.intersection(self.tensors)
+        if clash:
+            raise self._refused(f"the name {min(clash)!r} is taken")
+        return replace(graph, tensors=(*kept, *self.tensors.values()), ops=tuple(ops))
+
+    def _band(self, number: int, rows: Interval) -> str:
+        """Emit one band; returns the tensor with its rows of the result."""
+        patches, needs = self._needs(rows)
+        whole: dict[str, tuple[str, Interval]] = {}  # tensor -> its patch and what it covers
+        for at in self.head:
+            op = self.graph.ops[at]
+            patch = patches[at]
+            inputs = list(op.inputs)
+            for position, reads in patch.needs.items():
+                name = op.inputs[position]
+                inputs[position] = self._rows_of(name, reads, whole, number)
+            result = op.results[0]
+            made = self._tensor(result, patch.rows, number)
+            attrs = {**op.attrs, **patch.attrs}
+            outputs = tuple(made if name else "" for name in op.outputs)
+            self.ops.append(
+                replace(op, name=f"{op.name}@{number}", inputs=tuple(inputs), outputs=outputs,
+                        attrs=attrs)
+            )  # fmt: skip
+            whole[result] = (made, patch.rows)
+        return self._rows_of(self.options.upto, needs[self.options.upto], whole, number)
+
+    def _needs(self, rows: Interval) -> tuple[dict[int, Patch], dict[str, Interval]]:
+        """Rows of every tensor that a band needs, from its end to the input."""
+        needs = {self.options.upto: rows}
+        patches: dict[int, Patch] = {}
+        for at in reversed(self.head):
+            op = self.graph.ops[at]
+            patch = patch_of(context(op, self.graph.by_name), self.axis, needs[op.results[0]])
+            if patch is None:
+                raise self._refused(f"op {op.name!r} ({op.kind}) is not local in its rows")
+            patches[at] = patch
+            for position, reads in patch.needs.items():
+                name = op.inputs[position]
+                had = needs.get(name, reads)
+                needs[name] = Interval(min(had.start, reads.start), max(had.stop, reads.stop))
+        return patches, needs
+
+    def _rows_of(
+        self, name: str, rows: Interval, whole: dict[str, tuple[str, Interval]], number: int
+    ) -> str:
+        """A tensor with exactly these rows of `name`, cut out if there are more."""
+        shape = concrete(self.graph[name]) or ()
+        source, covers = whole.get(name, (name, Interval(0, shape[self.axis])))
+        if covers == rows:
+            return source
+        cut = f"{name}[{rows.start}:{rows.stop}]@{number}"
+        if cut not in self.tensors:
+            self._add(cut, name, rows)
+            begin, end = rows.start - covers.start, rows.stop - covers.start
+            self.ops.append(Op(f"{cut}.cut", "slice", (source,), (cut,), {
+                "starts": (begin,), "ends": (end,), "axes": (self.axis,),
+            }))  # fmt: skip
+        return cut
+
+    def _tensor(self, name: str, rows: Interval, number: int) -> str:
+        made = f"{name}@{number}"
+        self._add(made, name, rows)
+        return made
+
+    def _add(self, made: str, like: str, rows: Interval) -> None:
+        tensor = self.graph[like]
+        shape = list(tensor.shape or ())
+        shape[self.axis] = rows.length
+        role = Role.ACTIVATION if tensor.role is Role.INPUT else tensor.role
+        self.tensors[made] = replace(tensor, name=made, shape=tuple(shape), role=role)
+
+
+def exits(graph: Graph) -> Iterator[str]:
+    """Tensors before which a network can be split, in file order."""
+    for op in graph.ops:
+        for name in op.results:
+            if why_not(graph, name) is None:
+                try:
+                    Split(name, 2)(graph)
+                except UsageError:
+                    continue
+                yield name
