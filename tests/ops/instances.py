@@ -272,6 +272,8 @@ def contrib() -> Iterator[Instance]:
 
 def every_instance() -> list[Instance]:
     from .layout_instances import joins, layouts
+    from .tflite_instances import every_tflite_instance
 
-    groups = (unary, binary, casts, layers, classical, contrib, layouts, joins)
+    groups = (unary, binary, casts, layers, classical, contrib, layouts, joins,
+              every_tflite_instance)  # fmt: skip
     return [instance for group in groups for instance in group()]

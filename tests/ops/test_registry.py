@@ -88,22 +88,30 @@ def test_value_inputs_name_the_operands_as_onnx_does():
         pairs = {(at, operand.name.lower()) for at, operand in enumerate(schema.inputs)}
         named.setdefault(kind, set()).update(pairs)
     contrib = {"bias_dropout", "expand_dims", "group_query_attention"}
+    # Operands that only TFLite has; `tests/frontends/test_tflite_kinds.py` checks those.
+    tflite = {"arg_max", "arg_min", "transpose"}
     for kind, positions in VALUE_INPUTS.items():
         assert lookup(kind).known
         if kind == "constant_of_shape":
             assert positions == {0: "shape"}  # onnx calls it `input`
-        elif kind not in contrib:
+        elif kind in named and kind not in contrib | tflite:
             assert set(positions.items()) <= named[kind], kind
 
 
 def test_flags_of_well_known_kinds():
-    assert {kind for kind in KINDS if lookup(kind).shape_only} == {"shape", "size"}
+    assert {kind for kind in KINDS if lookup(kind).shape_only} == {"rank", "shape", "size"}
     assert {kind for kind in KINDS if lookup(kind).widens} == {
-        "cast", "cast_like", "dequantize_linear",
+        "cast", "cast_like", "densify", "dequantize", "dequantize_linear",
     }  # fmt: skip
     assert {kind for kind in KINDS if not lookup(kind).pure} == {
         "bernoulli", "bias_dropout", "dropout", "if", "loop", "multinomial", "random_normal",
         "random_normal_like", "random_uniform", "random_uniform_like", "scan", "sequence_map",
+        # TFLite's
+        "assign_variable", "call", "call_once", "case", "hashtable", "hashtable_find",
+        "hashtable_import", "hashtable_size", "random_standard_normal", "read_variable",
+        "signal_delay", "signal_filter_bank_spectral_subtraction", "signal_framer",
+        "signal_overlap_add", "signal_stacker", "stablehlo_rng_bit_generator",
+        "tfl_multinomial", "tfl_random_uniform", "var_handle", "while",
     }  # fmt: skip
     assert {lookup(kind).engine for kind in ("conv", "gemm", "lstm", "attention")} == {"matrix"}
     assert lookup("relu").engine == "vector"
@@ -145,7 +153,9 @@ TENSORS = st.one_of(
     ),
 )
 SCALARS = st.one_of(
-    st.integers(-9, 9), st.floats(-4, 4), st.sampled_from(["linear", "SAME_UPPER", "ij,jk->ik"])
+    st.integers(-9, 9),
+    st.floats(-4, 4),
+    st.sampled_from(["linear", "SAME_UPPER", "ij,jk->ik", "same", "valid", "relu6"]),
 )
 LISTS = st.one_of(
     st.lists(st.integers(-9, 9), max_size=6).map(tuple),
@@ -158,6 +168,11 @@ NAMES = st.sampled_from([
     "blocksize", "repeats", "N", "K", "start", "limit", "delta", "output_shape", "direction",
     "layout", "hidden_size", "value_dtype", "targets", "num_outputs", "block_shape",
     "image_shape", "num_scan_inputs", "training_mode", "coefficients", "size", "frame_step",
+    "begin", "end", "begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "offset",
+    "shrink_axis_mask", "stride_h", "stride_w", "dilation_h_factor", "dilation_w_factor",
+    "filter_height", "filter_width", "block_size", "paddings", "crops", "rank", "batch_dims",
+    "fused_activation", "padding", "permutation", "start_indices", "limit_indices",
+    "lhs_contracting_dimensions", "rhs_contracting_dimensions", "num_segments", "fft_length",
 ])  # fmt: skip
 
 

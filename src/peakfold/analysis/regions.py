@@ -5,21 +5,24 @@ from __future__ import annotations
 from peakfold.ir import Graph, Op, Region
 from peakfold.units import round_up
 
+_WITHOUT_SLOTS = ("if", "case", "call", "call_once")
+
 
 def slot_bytes(op: Op, region: Region, align: int) -> int:
     """Padded bytes an op needs beside the arena of one of its bodies.
 
-    An `if` writes its branch's results straight into its own, and needs nothing. A `loop` or
-    `scan` keeps two slots per carried value, one read and one written (no in-place update is
-    proven here), and a buffer for every slice that is not contiguous in its tensor. Results
-    that collect one slice a trip are results of the op, at full length.
+    An `if`, `case` or `call` writes its body's results straight into its own, and needs
+    nothing. A `loop`, `while` or `scan` keeps two slots per carried value, one read and one
+    written (no in-place update is proven here), and a buffer for every slice that is not
+    contiguous in its tensor. Results that collect one slice a trip are results of the op, at
+    full length.
 
     Args:
         op: the control-flow op.
         region: one body of it.
         align: padding of every slot.
     """
-    if op.kind == "if":
+    if op.kind in _WITHOUT_SLOTS:
         return 0
     body = region.graph
     formal = [name for name in body.inputs if name not in region.captures]
@@ -32,6 +35,9 @@ def _formal_split(op: Op, body: Graph, formal: list[str]) -> tuple[list[str], li
     """Carried values of a body, and the per-trip slices that need a buffer of their own."""
     if op.kind == "loop":
         return formal[2:], []
+    if op.kind == "while":
+        # What the condition says needs a place, too; the body's results are the other slots.
+        return formal, list(body.outputs) if body is op.regions[0].graph else []
     scanned = op.attrs.get("num_scan_inputs")
     count = min(scanned, len(formal)) if isinstance(scanned, int) else 0
     states = len(formal) - count

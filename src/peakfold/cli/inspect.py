@@ -22,8 +22,8 @@ def command(
 ) -> int:  # fmt: skip
     """Show where the memory of MODEL goes, by role and by op.
 
-    MODEL is a .onnx file, or a .pf file (peakfold's text form). Nothing is planned: these are
-    the bytes before any reuse.
+    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form). Nothing is planned:
+    these are the bytes before any reuse.
     """
     from peakfold.frontends import Bindings, load
     from peakfold.reports import face

@@ -109,7 +109,7 @@ def command(  # one parameter a flag
 ) -> int:  # fmt: skip
     """Plan the memory of MODEL, and show before, after and what is proven.
 
-    MODEL is a .onnx file, or a .pf file (peakfold's text form).
+    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form).
     """
     outputs = Outputs(
         {"plan": output, "svg": svg, "png": png}, force=force, inputs=(model,), json=as_json

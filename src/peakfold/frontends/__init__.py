@@ -9,7 +9,7 @@ from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph, parse_graph
 
-FORMATS = (".onnx", ".pf")
+FORMATS = (".onnx", ".tflite", ".pf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
     """Read a model file.
 
     Args:
-        path: a ``.onnx`` or ``.pf`` file.
+        path: a ``.onnx``, ``.tflite`` or ``.pf`` file.
         bindings: numbers for symbolic dimensions and unknown shapes.
 
     Raises:
@@ -48,7 +48,8 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
     if not path.is_file():
         raise UsageError("no such file", where=str(path))
     try:
-        graph, bindings = (_load_onnx if path.suffix == ".onnx" else _load_text)(path, bindings)
+        read = {".onnx": _load_onnx, ".tflite": _load_tflite}.get(path.suffix, _load_text)
+        graph, bindings = read(path, bindings)
         check_graph(graph)
     except RecursionError:
         raise ModelError("it nests too deeply", where=str(path)) from None
@@ -65,6 +66,13 @@ def _load_onnx(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
     from peakfold.frontends.onnx_graph import build_graph
 
     return build_graph(read_onnx(path), bindings)
+
+
+def _load_tflite(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    from peakfold.frontends.tflite_file import read_tflite
+    from peakfold.frontends.tflite_graph import build_graph
+
+    return build_graph(read_tflite(path), bindings)
 
 
 def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:

@@ -50,6 +50,8 @@ _WIDTHS: Final = {
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "int4": 4, "int2": 2,
     "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "uint4": 4, "uint2": 2,
     "bool": 8, "complex64": 64, "complex128": 128,
+    # A resource is the number of a variable or table, as TFLite's runtimes hold it.
+    "resource": 32, "variant": None,
     "string": None, "opaque": None,
 }  # fmt: skip
 

@@ -31,6 +31,12 @@ from peakfold.ops import (
     reduce,
     reshaping,
     slicing,
+    tflite_control,
+    tflite_convolution,
+    tflite_custom,
+    tflite_dense,
+    tflite_elementwise,
+    tflite_layout,
 )
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
@@ -85,6 +91,12 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     reduce.ROWS,
     reshaping.ROWS,
     slicing.ROWS,
+    tflite_control.ROWS,
+    tflite_convolution.ROWS,
+    tflite_custom.ROWS,
+    tflite_dense.ROWS,
+    tflite_elementwise.ROWS,
+    tflite_layout.ROWS,
 )
 
 KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))

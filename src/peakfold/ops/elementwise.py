@@ -23,6 +23,7 @@ from peakfold.ops.rules import (
     zero,
 )
 from peakfold.ops.spec import Context, OpSpec
+from peakfold.ops.tflite_rules import fused
 from peakfold.ops.values import CannotTell, dims, dtype, given, named_dtype, operand, produced
 
 
@@ -112,6 +113,11 @@ def _binary(kind: str) -> OpSpec:
                   other_ops=per_output())  # fmt: skip
 
 
+def _arithmetic(kind: str) -> OpSpec:
+    # TFLite may fuse an activation into these; ONNX never states one.
+    return OpSpec(kind, _broadcast, inplace=(0, 1), workspace=zero, macs=zero, other_ops=fused(1))
+
+
 def _comparison(kind: str) -> OpSpec:
     return OpSpec(kind, _compare, inplace=(0, 1), workspace=zero, macs=zero,
                   other_ops=per_output())  # fmt: skip
@@ -137,9 +143,9 @@ UNARY: Final = (
 ROWS: Final = (
     *(_unary(kind) for kind in UNARY),
     *(_binary(kind) for kind in (
-        "add", "and", "bit_shift", "bitwise_and", "bitwise_or", "bitwise_xor", "div", "mod",
-        "mul", "or", "pow", "sub", "xor",
+        "and", "bit_shift", "bitwise_and", "bitwise_or", "bitwise_xor", "mod", "or", "pow", "xor",
     )),
+    *(_arithmetic(kind) for kind in ("add", "div", "mul", "sub")),
     *(_comparison(kind) for kind in (
         "equal", "greater", "greater_or_equal", "less", "less_or_equal",
     )),

@@ -23,6 +23,41 @@ from peakfold.ops.spec import Context, concrete
 
 _AXES: Final[Mapping[int, str]] = MappingProxyType({1: "axes"})
 
+# TFLite hands over as operands what its options do not hold.
+_TFLITE: Final[Mapping[str, Mapping[int, str]]] = {
+    "arg_max": {1: "axis"},
+    "arg_min": {1: "axis"},
+    "batch_to_space_nd": {1: "block_shape", 2: "crops"},
+    "broadcast_to": {1: "shape"},
+    "conv_3d_transpose": {0: "output_shape"},
+    "dilate": {1: "dilations"},
+    "fill": {0: "dims"},
+    "non_max_suppression_v4": {2: "max_output_size"},
+    "non_max_suppression_v5": {2: "max_output_size"},
+    "random_standard_normal": {0: "shape"},
+    "reduce_all": _AXES,
+    "reduce_any": _AXES,
+    "resize_bilinear": {1: "size"},
+    "resize_nearest_neighbor": {1: "size"},
+    "reverse_v2": _AXES,
+    "rfft2d": {1: "fft_length"},
+    "space_to_batch_nd": {1: "block_shape", 2: "paddings"},
+    "sparse_to_dense": {1: "output_shape"},
+    "split_v": {1: "split", 2: "axis"},
+    "strided_slice": {1: "begin", 2: "end", 3: "strides"},
+    "tfl_multinomial": {1: "num_samples"},
+    "tfl_random_uniform": {0: "shape"},
+    "tfl_scatter_nd": {2: "shape"},
+    "tfl_slice": {1: "begin", 2: "size"},
+    "tfl_split": {0: "axis"},
+    "transpose": {1: "perm"},
+    "transpose_conv": {0: "output_shape"},
+    "unsorted_segment_max": {2: "num_segments"},
+    "unsorted_segment_min": {2: "num_segments"},
+    "unsorted_segment_prod": {2: "num_segments"},
+    "unsorted_segment_sum": {2: "num_segments"},
+}
+
 VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
     {
         "affine_grid": {1: "size"},
@@ -68,6 +103,7 @@ VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "trilu": {1: "k"},
         "unsqueeze": _AXES,
         "upsample": {1: "scales"},
+        **_TFLITE,
     }
 )
 """Kind -> operand position -> attribute name, for every operand whose value decides a shape."""

@@ -31,7 +31,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Read a model file (``.onnx`` or ``.pf``).
+    """Read a model file (``.onnx``, ``.tflite`` or ``.pf``).
 
     Args:
         path: the file.

@@ -49,7 +49,11 @@ def byte_program(graph: Graph, target: str, seed: int = 0) -> Program:
         tuple(_kernel(graph, op, op_facts(graph, op, rules)) for op in graph.ops),
         {t.name: values[t.name] for t in given if t.name not in graph.inputs},
         {name: values[name] for name in graph.inputs},
-        notes=("a graph without weights: stand-in kernels on its bytes",),
+        notes=(
+            "TFLite's kernels are not run here: stand-in kernels on its bytes"
+            if graph.source == "tflite"
+            else "a graph without weights: stand-in kernels on its bytes",
+        ),
         words=False,
     )
 
