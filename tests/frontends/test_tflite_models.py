@@ -16,8 +16,7 @@ from peakfold.planning import make_plan
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.verify import verify_plan
 from peakfold.transform import replay
-
-from ..conftest import SHARED
+from tests.conftest import SHARED
 
 pytestmark = pytest.mark.shared
 
