@@ -177,7 +177,7 @@ def check_bounds(data: Bytes) -> None:
         >>> check_bounds(memoryview(b"no model at all"))
         Traceback (most recent call last):
         ...
-        peakfold.errors.ModelError: not a TFLite model, or truncated
+        peakfold.errors.ModelError: not a TFLite model, or truncated (copy or convert it again)
     """
     if len(data) < 16 or bytes(data[4:8]) != IDENTIFIER:
         raise ModelError("not a TFLite model, or truncated", hint="copy or convert it again")
