@@ -64,3 +64,7 @@ class InvalidPlan(PeakfoldError):
 
 class BackendMissing(PeakfoldError):
     """An optional dependency is not installed."""
+
+
+class RunFailed(PeakfoldError):
+    """A runtime refused a model, died or did not finish."""

@@ -1,0 +1,237 @@
+"""Interpreters as a function: a file in; arena bytes, report and outputs out.
+
+Each call is a process of its own (`worker`): the native code trusts its file, so a crash, a hang
+or a rejected model must end as one clear error here. Outputs are compared by their callers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peakfold.errors import BackendMissing, RunFailed
+
+_EXTRA = {"tflm": "tflite", "litert": "litert"}
+_TIMEOUT = 600.0
+"""Seconds: the largest model of the test set takes 10 a run on the reference kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run.
+
+    Attributes:
+        model: the file.
+        arena: bytes given to the interpreter; LiteRT takes none.
+        inputs, results: number of graph inputs and outputs.
+        seeds: one run each, of inputs drawn from the seed; none = one run on what is there.
+        dynamic: LiteRT only: indices of the tensors in its arena.
+        builtin: LiteRT only: its plain kernels, not its default delegate.
+    """
+
+    model: Path
+    arena: int
+    inputs: int
+    results: int
+    seeds: tuple[int, ...] = ()
+    runtime: str = "tflm"
+    dynamic: tuple[int, ...] = ()
+    builtin: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a run showed.
+
+    Attributes:
+        head: bytes planned by lifetime (LiteRT: span of its arena).
+        tail: bytes that live as long as the interpreter.
+        total: head and tail.
+        used: the interpreter's own account of its tail, by what it is for.
+        outputs: by run and position.
+    """
+
+    head: int
+    tail: int
+    total: int
+    used: dict[str, int] = field(default_factory=dict)
+    outputs: tuple[tuple[NDArray[Any], ...], ...] = ()
+
+
+def run(job: Job, timeout: float = _TIMEOUT) -> Outcome:
+    """Run a job in a process of its own.
+
+    Raises:
+        BackendMissing: the runtime is not installed.
+        RunFailed: it refused the model, died or took too long.
+    """
+    outcome = run_all([job], timeout)[0]
+    if isinstance(outcome, RunFailed):
+        raise outcome
+    return outcome
+
+
+def run_all(jobs: Sequence[Job], timeout: float = _TIMEOUT) -> list[Outcome | RunFailed]:
+    """Run jobs one after another in one process, and in a new one after each that killed it.
+
+    Args:
+        jobs: what to run.
+        timeout: seconds for one process.
+
+    Raises:
+        BackendMissing: the runtime is not installed.
+    """
+    done: list[Outcome | RunFailed] = []
+    with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
+        while len(done) < len(jobs):
+            left = jobs[len(done) :]
+            answers, end = _ask(Path(folder), left, timeout)
+            for at, (job, answer) in enumerate(zip(left, answers, strict=False)):
+                done.append(_outcome(job, answer, Path(folder) / f"{at}.npz"))
+            if len(done) < len(jobs):  # the next one killed the process
+                done.append(RunFailed(end, where=str(jobs[len(done)].model)))
+    return done
+
+
+def _ask(folder: Path, jobs: Sequence[Job], timeout: float) -> tuple[list[dict[str, Any]], str]:
+    """Answers to as many jobs as the process lived for, and how it ended."""
+    request = folder / "request.json"
+    request.write_text(
+        json.dumps([_request(job, folder / f"{at}.npz") for at, job in enumerate(jobs)]), "utf-8"
+    )
+    answer = Path(f"{request}.answer")
+    answer.write_text("", "utf-8")
+    command = [sys.executable, "-m", "peakfold.runtimes.tflite.worker", str(request)]
+    name = jobs[0].runtime
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        end = f"{name} did not finish in {timeout:g} s"
+    else:
+        code = done.returncode
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        end = f"{name} died with {how}{_last_words(done.stderr.decode('utf-8', 'replace'))}"
+    lines = answer.read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines], end
+
+
+def _request(job: Job, store: Path) -> dict[str, Any]:
+    return {
+        "runtime": job.runtime, "model": str(Path(job.model).resolve()), "arena": job.arena,
+        "inputs": job.inputs, "results": job.results, "seeds": job.seeds,
+        "dynamic": job.dynamic, "builtin": job.builtin,
+        "outputs": str(store) if job.seeds else None,
+    }  # fmt: skip
+
+
+def _outcome(job: Job, answer: dict[str, Any], store: Path) -> Outcome | RunFailed:
+    if "missing" in answer:
+        raise BackendMissing(
+            f"{job.runtime} is not installed",
+            hint=f"pip install 'peakfold[{_EXTRA[job.runtime]}]'",
+        )
+    if not answer["ok"]:
+        reason = _last_words(answer["log"]) or f": {answer['error']}"
+        return RunFailed(f"{job.runtime} refused it{reason}", where=str(job.model))
+    outputs = _read(store, job) if job.seeds else ()
+    return Outcome(
+        head=answer.get("head", 0),
+        tail=answer.get("tail", 0),
+        total=answer.get("total", answer.get("head", 0)),
+        used=answer.get("used", {}),
+        outputs=outputs,
+    )
+
+
+def _last_words(text: str) -> str:
+    """The first thing native code complained about: later lines follow from it."""
+    for line in text.splitlines():
+        words = " ".join(line.split())
+        if words and not words.startswith(("INFO", "WARNING", "W0000", "I0000")):
+            return f": {words[:200]}"
+    return ""
+
+
+def _read(store: Path, job: Job) -> tuple[tuple[NDArray[Any], ...], ...]:
+    with np.load(store) as values:
+        return tuple(
+            tuple(values[f"{run}/{at}"] for at in range(job.results))
+            for run in range(len(job.seeds))
+        )
+
+
+def smallest_arena(job: Job, low: int, high: int, step: int = 16) -> int:
+    """The smallest arena, a multiple of `step`, in which the interpreter builds and runs.
+
+    Args:
+        job: the run; its own arena is ignored.
+        low: bytes that may be too few; tried first, as the usual answer.
+        high: bytes that are enough.
+        step: resolution in bytes.
+
+    Raises:
+        RunFailed: not even `high` bytes are enough.
+    """
+
+    def fits(arena: int) -> bool:
+        try:
+            run(Job(job.model, arena, job.inputs, job.results))
+        except RunFailed:
+            return False
+        return True
+
+    first = -(-low // step) * step
+    if fits(first):
+        below, enough = first - step, first
+        if not fits(below):
+            return enough
+        below, enough = 0, below
+    else:
+        below, enough = first, -(-high // step) * step
+        if not fits(enough):
+            raise RunFailed(f"{high} bytes of arena are not enough", where=str(job.model))
+    while enough - below > step:
+        middle = (below + enough) // (2 * step) * step
+        below, enough = (below, middle) if fits(middle) else (middle, enough)
+    return enough
+
+
+def equal_outputs(a: Outcome, b: Outcome) -> bool:
+    """Whether two runs gave the same bits, NaN included."""
+    if len(a.outputs) != len(b.outputs):
+        return False
+    pairs = [
+        pair
+        for left, right in zip(a.outputs, b.outputs, strict=True)
+        for pair in zip(left, right, strict=True)
+    ]
+    return all(_same_bits(left, right) for left, right in pairs)
+
+
+def _same_bits(left: NDArray[Any], right: NDArray[Any]) -> bool:
+    return (
+        left.shape == right.shape
+        and left.dtype == right.dtype
+        and left.tobytes() == right.tobytes()
+    )
+
+
+def varied(outcome: Outcome) -> bool:
+    """Whether the outputs say anything: some output differs between runs or within itself."""
+    flat: Sequence[NDArray[Any]] = [value.ravel() for run in outcome.outputs for value in run]
+    inside = any(value.size > 1 and (value != value[0]).any() for value in flat)
+    across = any(
+        not _same_bits(first, other)
+        for run in outcome.outputs[1:]
+        for first, other in zip(outcome.outputs[0], run, strict=True)
+    )
+    return inside or across
