@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from peakfold.planning import Plan as Plan
     from peakfold.planning import PlanOptions as PlanOptions
     from peakfold.planning import Summary as Summary
+    from peakfold.reports.face import cost as cost
     from peakfold.reports.face import inspect as inspect
     from peakfold.reports.face import load as load
     from peakfold.reports.face import plan as plan
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "inspect": "reports.face", "load": "reports.face", "plan": "reports.face",
-    "verify": "reports.face", "pack": "packing", "Graph": "ir", "Plan": "planning",
-    "PlanOptions": "planning", "Summary": "planning",
+    "cost": "reports.face", "inspect": "reports.face", "load": "reports.face",
+    "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
+    "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",
     "ModelError": "errors", "PeakfoldError": "errors", "TimeLimit": "errors",
     "UsageError": "errors",

@@ -54,6 +54,31 @@ def format_bytes(count: int | None) -> str:
     return f"{value:.3f} {unit}"
 
 
+_PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z")
+
+
+def format_count(count: float | None, unit: str = "") -> str:
+    """A count for people, with a decimal prefix; `None` (unknown) prints as ``?``.
+
+    The unit says what is counted (``FLOPs``, ``MACs``, ``FLOP/s``) and follows the prefix.
+
+    Example:
+        >>> format_count(8217637232, "FLOPs"), format_count(25557032), format_count(320)
+        ('8.218 GFLOPs', '25.557 M', '320')
+        >>> format_count(426003840, "B/s"), format_count(1e21, "FLOPs"), format_count(None)
+        ('426.004 MB/s', '1.000 ZFLOPs', '?')
+    """
+    if count is None:
+        return "?"
+    power = 0
+    while power + 1 < len(_PREFIXES) and abs(count) >= 999.9995 * 1000**power:
+        power += 1
+    prefix = _PREFIXES[power]
+    number = f"{count:.3f}" if power == 0 and count % 1 else f"{count / 1000**power:.3f}"
+    number = f"{count:.0f}" if power == 0 and not count % 1 else number
+    return f"{number} {prefix}{unit}".rstrip()
+
+
 def round_up(count: int, align: int) -> int:
     """The smallest multiple of `align` that is at least `count`.
 

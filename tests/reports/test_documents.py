@@ -81,10 +81,15 @@ def test_the_inspect_document_has_the_contract_keys_and_null_for_the_unknown() -
     assert document["model"] == {
         "name": "roles", "format": "pf", "ops": 5, "tensors": 10, "folded_ops": 0,
     }  # fmt: skip
-    assert document["totals"] == {
-        "params": 64, "param_bytes": 256, "macs": None, "flops": None, "bytes_moved": None,
-        "activation_elements": 128, "time_s": None,
+    totals = document["totals"]
+    assert isinstance(totals, dict)
+    contract = {
+        "params": 80, "param_bytes": 256, "macs": None, "flops": None, "time_s": None,
     }  # fmt: skip
+    assert contract.items() <= totals.items()
+    # Results of 64, 64, 32, 2 and 64 elements; the inputs are vectors, so a run is one sample.
+    assert (totals["activation_elements"], totals["batch"]) == (226, 1)
+    assert {"macs", "elements", "read", "written"} <= set(totals["lower_bounds"])
     assert document["static"] == {
         "parameter": 256, "constant": 64, "state": 32, "optimizer_state": 16,
     }  # fmt: skip

@@ -37,7 +37,9 @@ def test_a_result_prints_as_its_report(chain: Path) -> None:
     text = repr(peakfold.plan(chain))
     assert text.startswith("chain.pf")
     assert "Memory over time" in text
-    assert repr(peakfold.inspect(chain)).startswith("chain.pf")
+    first, second, *_ = repr(peakfold.inspect(chain)).splitlines()
+    assert first == "64 params, 192 FLOPs, 2 KiB memory access, 2.048 KB/s bandwidth"
+    assert second.startswith("chain.pf")
 
 
 def test_the_same_model_by_path_by_graph_and_loaded(chain: Path) -> None:
@@ -108,6 +110,7 @@ def test_public_names_exist_and_are_pinned() -> None:
     assert sorted(peakfold.__all__) == sorted(
         [
             "__version__",
+            "cost",
             "inspect",
             "load",
             "pack",

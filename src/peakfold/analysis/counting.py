@@ -215,15 +215,15 @@ def _param_bytes(graph: Graph) -> dict[str, int]:
 
 
 def _batch(graph: Graph, options: CostOptions) -> tuple[int | None, str]:
+    """Samples in a run, and where that was read; a vector is one sample."""
     if options.batch is not None:
         return options.batch, "given"
     for name in graph.inputs:
         shape = graph[name].shape
-        if shape and not graph[name].role.static:
-            lead = shape[0]
-            return (lead if isinstance(lead, int) and lead else None), (
-                f"leading dimension of input {name!r}")  # fmt: skip
-    return None, ""
+        if shape is not None and len(shape) > 1 and not graph[name].role.static:
+            lead = shape[0] if isinstance(shape[0], int) and shape[0] else None
+            return lead, f"leading dimension of input {name!r}"
+    return 1, "no input has a leading dimension to spare"
 
 
 def _check(graph: Graph, options: CostOptions) -> None:

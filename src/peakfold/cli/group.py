@@ -25,7 +25,7 @@ TRACEBACK = "peakfold.traceback"
 
 # The one-line helps stand here, so that the list of verbs needs no verb's module.
 VERBS: dict[str, str] = {
-    "inspect": "Where a model's memory goes, by role and by op.",
+    "inspect": "What a model costs, and where its memory goes.",
     "plan": "Plan a model's memory; show before, after and the proof.",
     "verify": "Check a plan against its model.",
     "lanes": "What running branches together costs in memory.",

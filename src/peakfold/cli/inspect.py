@@ -1,40 +1,149 @@
-"""`peakfold inspect`: where a model's memory goes."""
+"""`peakfold inspect`: what a model costs, and where its memory goes."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from peakfold.cli import options as opt
-from peakfold.cli.output import color, emit, width, working
+from peakfold.cli.group import say_error
+from peakfold.cli.output import Outputs, color, emit, width, working
+from peakfold.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from peakfold.reports.results import InspectReport
+    from peakfold.reports.terminal import TableChoice
 
 
-@opt.verb("inspect", example="peakfold inspect model.onnx --dim batch=1")
+@opt.verb("inspect", example="peakfold inspect model.onnx --dim batch=1 --by scope --top 20")
 @opt.model_argument
 @opt.binding_options
 @opt.target_option
 @opt.fold_options
-@click.option("--all", "every_op", is_flag=True, help="List every op, not only the largest.")
+@click.option(
+    "--by",
+    type=click.Choice(opt.BY),
+    default="op",
+    show_default=True,
+    help="Rows of the cost table.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(opt.SORTS),
+    default="file",
+    show_default=True,
+    help="Their order; file keeps the model's.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    metavar="K",
+    help="How many rows to show.",
+)
+@click.option("--all", "every_op", is_flag=True, help="Show every row.")
+@click.option(
+    "--causal",
+    type=click.Choice(opt.CAUSAL),
+    default="full",
+    show_default=True,
+    help="Count masked positions of causal attention, or leave them out.",
+)
+@click.option(
+    "--trips",
+    multiple=True,
+    metavar="LOOP=N",
+    help="Trip count of a loop, by op name; repeatable.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Samples in a run, for figures per sample; default: the first input's leading dimension.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="R",
+    help="Samples per second that the bandwidth is asked for.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
+@click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
+@click.option("--markdown", metavar="FILE", help="The same as Markdown; - is stdout.")
 @opt.json_option
+@opt.force_option
 @opt.quiet_option
-def command(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], target: str, no_fold: bool,
-    fold_weights: bool, every_op: bool, as_json: bool, quiet: bool,
+def command(  # one parameter a flag
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], csv: str | None,
+    markdown: str | None, strict: bool, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
-    """Show where the memory of MODEL goes, by role and by op.
+    """Show what MODEL costs, and where its memory goes, by role and by op.
 
-    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form). Nothing is planned:
-    these are the bytes before any reuse.
+    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form). The first line has
+    parameters, FLOPs, memory access and bandwidth. Nothing is planned: memory is shown before
+    any reuse.
     """
+    outputs = Outputs(
+        {"csv": csv, "markdown": markdown}, force=force, inputs=(model,), json=as_json
+    )
     from peakfold.frontends import Bindings, load
     from peakfold.reports import face
+    from peakfold.reports.terminal import TableChoice
 
+    choice = TableChoice(
+        by=flags["by"], sort=flags["sort"], rate=flags["rate"],
+        top=None if flags["every_op"] else flags["top"],
+    )  # fmt: skip
     with working("reading the model", quiet=quiet):
         report = face.inspect(
-            load(model, Bindings.parse(dims, shapes)), target=target, fold=not no_fold,
-            fold_weights=fold_weights,
+            load(model, Bindings.parse(dims, shapes)), target=flags["target"],
+            fold=not flags["no_fold"], fold_weights=flags["fold_weights"],
+            causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
         )  # fmt: skip
-    emit(
-        report.to_json() if as_json
-        else report.to_text(width=width(), color=color(), every_op=every_op)
+    if as_json:
+        emit(report.to_json(rate=choice.rate))
+    elif outputs.to_stdout is None:
+        emit(report.to_text(width=width(), color=color(), choice=choice))
+    outputs.write(_contents(report, outputs, choice), quiet=quiet)
+    return _verdict(report) if strict else 0
+
+
+def parse_trips(words: tuple[str, ...]) -> dict[str, int]:
+    """Trip counts by loop name.
+
+    Raises:
+        UsageError: not ``NAME=N``.
+    """
+    found: dict[str, int] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        if not name or not number.isdigit():
+            raise UsageError(f"--trips {word!r} is not NAME=N")
+        found[name] = int(number)
+    return found
+
+
+def _contents(
+    report: InspectReport, outputs: Outputs, choice: TableChoice
+) -> dict[str, bytes]:  # fmt: skip
+    make = {"csv": report.to_csv, "markdown": report.to_markdown}
+    return {what: build(choice).encode() for what, build in make.items() if outputs.wants(what)}
+
+
+def _verdict(report: InspectReport) -> int:
+    """0, or 1 with what is not known."""
+    if report.complete:
+        return 0
+    kinds = report.unsupported | report.cost.unsupported()
+    named = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+    loops = ", ".join(report.cost.open_loops)
+    what = "; ".join(
+        part for part in (f"no cost of {named}" if named else "",
+                          f"no trip count of {loops}" if loops else "") if part
     )  # fmt: skip
-    return 0
+    say_error(f"--strict: {what}")
+    return ModelError.exit_code

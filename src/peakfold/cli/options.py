@@ -24,6 +24,9 @@ ORDERS = ("file", "best")
 SHARE = ("any", "equal", "nnvm")
 INPUTS = ("external", "pinned", "reusable")
 OUTPUTS = ("pinned", "external")
+BY = ("op", "scope", "kind")
+SORTS = ("flops", "macs", "params", "bytes", "fused", "output", "intensity", "name", "file")
+CAUSAL = ("full", "half")
 ARENA_STRATEGIES = (
     "best", "by-size", "by-breadth", "by-load", "by-length", "by-area", "in-order", "by-death",
     "first-fit", "first-fit-length", "first-fit-in-order",

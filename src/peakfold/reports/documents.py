@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
-from peakfold.ir import Role
 from peakfold.ops import KINDS, CountRule, lookup
 from peakfold.ops.rules import unknown
 from peakfold.planning import PlanResult
 from peakfold.planning.tradeoff import TradeOff
-from peakfold.reports.breakdown import Breakdown
 from peakfold.reports.payload import (
     CheckRecord,
-    DynamicRecord,
     EdgeRecord,
     Given,
-    InspectDocument,
     KindRecord,
     LanesDocument,
     LanesRow,
-    ModelRecord,
-    OpRecord,
     OpsDocument,
     PlanDocument,
-    StaticRecord,
     TargetRecord,
     TargetsDocument,
-    Totals,
     TraceStep,
-    UnsupportedKind,
     VerifyDocument,
     schema_name,
 )
-from peakfold.reports.terminal import ModelFacts
 from peakfold.target import TARGETS, load_target
 
 
@@ -75,41 +65,6 @@ def _trace(result: PlanResult) -> list[TraceStep]:
         )
         for row in (result.trace.rows if result.trace else ())
     ]
-
-
-def inspect_document(
-    model: ModelFacts, found: Breakdown, unsupported: Mapping[str, int], notes: Sequence[str]
-) -> InspectDocument:
-    """The output of ``inspect --json``; costs are `None`, as this release does not count them."""
-    return InspectDocument(
-        schema=schema_name("inspect"),
-        model=ModelRecord(
-            name=model.name, format=model.format, ops=model.ops, tensors=model.tensors,
-            folded_ops=model.folded,
-        ),
-        totals=Totals(
-            params=found.params, param_bytes=found.static[Role.PARAMETER], macs=None, flops=None,
-            bytes_moved=None, activation_elements=found.elements, time_s=None,
-        ),
-        static=StaticRecord(**{role.value: nbytes for role, nbytes in found.static.items()}),
-        dynamic=DynamicRecord(
-            activation=found.activation, workspace=found.workspace, gradient=found.gradient
-        ),
-        input_bytes=found.inputs,
-        output_bytes=found.outputs,
-        ops=[
-            OpRecord(
-                name=op.name, kind=op.kind, scope=op.scope, macs=None, flops=None,
-                params=op.params, bytes_moved=None, static_bytes=op.static_bytes,
-                output_bytes=op.output_bytes, workspace_bytes=op.workspace, intensity=None,
-                time_s=None, bound=None,
-            )
-            for op in found.ops
-        ],
-        unsupported=[UnsupportedKind(kind=k, count=n) for k, n in unsupported.items()],
-        opaque=list(found.opaque),
-        notes=list(notes),
-    )  # fmt: skip
 
 
 def verify_document(checks: Iterable[CheckLike]) -> VerifyDocument:

@@ -17,6 +17,7 @@ from peakfold.reports.text import clean, counted, heading, listed
 def notices(
     *,
     unsupported: Mapping[str, int],
+    uncounted: Mapping[str, int] | None = None,
     opaque: Sequence[str] = (),
     copies: Sequence[str] = (),
     workspace_unknown: Mapping[str, int] | None = None,
@@ -33,6 +34,11 @@ def notices(
         lines.append(
             f"unsupported: {_kinds(unsupported)}: no alias, nothing in place and no cost is "
             "assumed for them"
+        )
+    partly = {k: n for k, n in (uncounted or {}).items() if k not in unsupported}
+    if partly:
+        lines.append(
+            f"cost not wholly known: {_kinds(partly)}: totals marked >= leave something out"
         )
     if opaque:
         lines.append(

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
+from peakfold.analysis import Cost
 from peakfold.ir import Role
 from peakfold.planning import PlanResult
 from peakfold.reports import plan_parts as parts
 from peakfold.reports.breakdown import Breakdown, OpAccount
+from peakfold.reports.cost_text import DEFAULT_TOP, account, cost_part, headline
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument, VerifyDocument
@@ -20,7 +22,7 @@ from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.units import format_bytes
 
-_LARGEST = 12
+_LARGEST = DEFAULT_TOP
 _BAR = 24
 
 
@@ -66,28 +68,47 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
     return render(body, width=width, color=color)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChoice:
+    """Which rows of the cost table are shown, and in what order.
+
+    Attributes:
+        by: op, scope or kind.
+        sort: a figure, name or file.
+        top: how many; `None` = all.
+        rate: samples per second that the bandwidth is asked for.
+    """
+
+    by: str = "op"
+    sort: str = "file"
+    top: int | None = DEFAULT_TOP
+    rate: float = 1.0
+
+
 def inspect_text(
     model: ModelFacts,
     found: Breakdown,
+    cost: Cost,
     unsupported: Mapping[str, int],
     notes: Sequence[str],
+    choice: TableChoice,
     *,
     width: int,
     color: bool,
-    every_op: bool = False,
 ) -> str:
-    """Memory by role, then by op (R7 to R15)."""
+    """The four key figures, what they are made of, memory by role and by op (R7 to R15, R69)."""
     title = Text(shorten(model.name or "graph", 40), "bold")
     title.append(f"  {model.format}, {counted(model.ops, 'op')}", "not bold")
     if model.folded:
         title.append(f" ({model.folded} folded away before the run)", "not bold")
-    title.append(f", {found.params:,} parameters", "not bold")
     lines = notices(
-        unsupported=unsupported, opaque=found.opaque,
+        unsupported=unsupported, opaque=found.opaque, uncounted=cost.unsupported(),
         workspace_unknown=found.workspace_unknown, notes=notes,
     )  # fmt: skip
     body: list[RenderableType] = [
-        title, "", *_roles(found), "", *_op_part(found, width, every_op), *notice_part(lines),
+        headline(cost, choice.rate), title, "", *account(cost, choice.rate), "",
+        *cost_part(cost, by=choice.by, sort=choice.sort, top=choice.top, width=width), "",
+        *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
         "", Text("Next: peakfold plan MODEL folds the dynamic part.", "dim"),
     ]  # fmt: skip
     return render(body, width=width, color=color)

@@ -1,0 +1,190 @@
+"""The cost part of `inspect` for people: the four key figures, the account, the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.analysis import Cost
+from peakfold.reports.cost_rows import CostRow, cost_rows, selected
+from peakfold.reports.notices import notice_part, notices
+from peakfold.reports.text import (
+    DEFAULT_WIDTH,
+    clean,
+    counted,
+    heading,
+    listed,
+    plain_table,
+    render,
+    shorten,
+)
+from peakfold.units import format_bytes, format_count
+
+DEFAULT_TOP = 12
+
+
+def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
+    """The cost alone: the four key figures, the account and the costliest ops."""
+    lines = notices(unsupported={}, uncounted=cost.unsupported())
+    body = [headline(cost), Text(clean(name)), "", *account(cost), "",
+            *cost_part(cost, by="op", sort="file", top=DEFAULT_TOP, width=width),
+            *notice_part(lines)]  # fmt: skip
+    return render(body, width=width, color=color)
+
+
+def headline(cost: Cost, rate: float = 1.0) -> Text:
+    """Parameters, FLOPs, memory access and the bandwidth it asks for (R69), per sample."""
+    total = cost.total()
+    f, low = total.figures, total.lower_bounds
+    flops, moved = _each(cost, f.flops), _each(cost, f.bytes_moved)
+    parts = [
+        f"{_brief(format_count(f.params))} params",
+        _bound("macs" in low or "other_ops" in low, f.flops) + _brief(format_count(flops, "FLOPs")),
+        f"{_bound('read' in low, moved)}{_brief(_bytes(moved))} memory access",
+        f"{_brief(format_count(_need(moved, rate), 'B/s'))} bandwidth",
+    ]
+    return Text(", ".join(parts), "bold")
+
+
+def _brief(text: str) -> str:
+    """An amount with four digits."""
+    number, _, unit = text.partition(" ")
+    return text if number == "?" or "." not in number else f"{float(number):.4g} {unit}"
+
+
+def _need(moved: float | None, rate: float) -> float | None:
+    return None if moved is None else moved * rate
+
+
+def account(cost: Cost, rate: float = 1.0) -> list[RenderableType]:
+    """The totals, each with how it was counted."""
+    total = cost.total()
+    f, low = total.figures, total.lower_bounds
+    fused = f"{format_bytes(f.fused_bytes)} with element-wise chains fused"
+    intensity = "?" if f.intensity is None else f"{f.intensity:.2f} FLOPs/byte"
+    rows = [
+        ("MACs", _amount(f.macs, "macs" in low), "multiply-accumulates"),
+        ("FLOPs", _amount(f.flops, "macs" in low or "other_ops" in low),
+         f"2 x MACs + {format_count(f.other_ops)} other operations"),
+        ("memory access", _bound("read" in low, f.bytes_moved) + format_bytes(f.bytes_moved),
+         f"read and written, op by op; {fused}"),
+        ("bandwidth", format_count(_need(_each(cost, f.bytes_moved), rate), "B/s"),
+         f"needed for {rate:g} {'sample' if rate == 1 else 'samples'} per second (--rate R)"),
+        ("intensity", intensity, "FLOPs per byte of memory access"),
+        ("activations", _amount(f.elements, "elements" in low),
+         f"elements of all results, {format_bytes(f.output_bytes)}"),
+        ("weights", format_count(f.params), _stored(cost)),
+    ]  # fmt: skip
+    cells = [[Text(a), Text(b, "bold"), Text(c)] for a, b, c in rows]
+    table = plain_table([("cost", "left"), (_per(cost), "right"), ("", "left")], cells)
+    table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
+    return [table, *map(Text, conventions(cost))]
+
+
+def _per(cost: Cost) -> str:
+    if not cost.batch:
+        return "of a run"
+    return f"of batch {cost.batch}"
+
+
+def _stored(cost: Cost) -> str:
+    by_type = ", ".join(f"{format_bytes(n)} {name}" for name, n in cost.param_bytes.items())
+    beside = f"; {counted(cost.statistics, 'stored value')} beside" if cost.statistics else ""
+    return f"each once; {by_type or 'nothing'} stored{beside}"
+
+
+def conventions(cost: Cost) -> list[str]:
+    """What the figures depend on, in sentences: the batch, causal attention, loops."""
+    lines: list[str] = []
+    if cost.batch and cost.batch > 1:
+        lines.append(f"per sample = a run / {cost.batch} ({clean(cost.batch_from)})")
+    if cost.options.causal == "half":
+        lines.append("causal attention: masked positions are left out (--causal half)")
+    if cost.open_loops:
+        lines.append(
+            f"counted for one trip only: {listed(cost.open_loops)} (--trips NAME=N)"
+        )  # fmt: skip
+    return lines
+
+
+def cost_part(
+    cost: Cost, *, by: str, sort: str, top: int | None, width: int
+) -> list[RenderableType]:
+    """The table of ops, scopes or kinds.
+
+    Args:
+        cost: what was counted.
+        by: rows, as `cost_rows` takes them.
+        sort: order; ``file`` shows the costliest rows in the file's order.
+        top: rows to show; `None` = all.
+        width: characters of a line.
+    """
+    rows = cost_rows(cost, by)
+    if top is not None and len(rows) > top and sort == "file":
+        keep = {id(row) for row in selected(rows, "flops", top)}
+        shown = [row for row in rows if id(row) in keep]
+    else:
+        shown = selected(rows, sort, top)
+    many = len(shown) < len(rows)
+    title = f"Cost by {by}" if not many else f"Cost by {by}: {len(shown)} of {len(rows):,}"
+    if many:
+        title += " (--all lists every one)"
+    return [heading(title), _table(shown, by, width)]
+
+
+def _table(rows: Sequence[CostRow], by: str, width: int) -> RenderableType:
+    columns = [("kind", "left")] if by == "op" else [("ops", "right")]
+    columns += [("MACs", "right"), ("FLOPs", "right"), ("", "right"), ("params", "right"),
+                ("moved", "right"), ("FLOPs/B", "right")]  # fmt: skip
+    cells = [_cells(row, by) for row in rows]
+    taken = sum(
+        max([len(head), *(len(row[at]) for row in cells)]) + 2
+        for at, (head, _) in enumerate(columns)
+    )
+    room = max(width - taken - 2, 12)
+    return plain_table(
+        [(by, "left"), *columns],
+        [[_label(row, by, room), *rest] for row, rest in zip(rows, cells, strict=True)],
+    )
+
+
+def _label(row: CostRow, by: str, room: int) -> str:
+    if by != "scope":
+        return shorten(row.name, room)
+    if not row.name:
+        return "(all)"
+    mark = "/" if "/" in row.name else "."
+    depth = row.name.strip(mark).count(mark) + 1
+    return "  " * depth + shorten(row.name.rpartition(mark)[2], max(room - 2 * depth, 8))
+
+
+def _cells(row: CostRow, by: str) -> list[str]:
+    low = row.lower_bounds
+    share = "?" if row.flops_share is None else f"{row.flops_share:.0%}"
+    return [
+        shorten(row.kind, 14) if by == "op" else f"{row.ops:,}",
+        _amount(row.macs, "macs" in low),
+        _amount(row.flops, "macs" in low or "other_ops" in low),
+        share,
+        format_count(row.params),
+        _bound("read" in low, row.bytes_moved) + _bytes(row.bytes_moved),
+        "?" if row.intensity is None else f"{row.intensity:.1f}",
+    ]
+
+
+def _each(cost: Cost, figure: int | None) -> float | None:
+    return figure if not cost.batch else cost.per_sample(figure)
+
+
+def _bytes(count: float | None) -> str:
+    return format_bytes(None if count is None else round(count))
+
+
+def _bound(lower: bool, figure: float | None) -> str:
+    return ">= " if lower and figure is not None else ""
+
+
+def _amount(count: int | None, lower: bool) -> str:
+    return _bound(lower, count) + format_count(count)
