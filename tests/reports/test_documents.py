@@ -89,7 +89,7 @@ def test_the_inspect_document_has_the_contract_keys_and_null_for_the_unknown() -
     assert contract.items() <= totals.items()
     # Results of 64, 64, 32, 2 and 64 elements; the inputs are vectors, so a run is one sample.
     assert (totals["activation_elements"], totals["batch"]) == (226, 1)
-    assert {"macs", "elements", "read", "written"} <= set(totals["lower_bounds"])
+    assert {"macs", "read", "written"} <= set(totals["lower_bounds"])
     assert document["static"] == {
         "parameter": 256, "constant": 64, "state": 32, "optimizer_state": 16,
     }  # fmt: skip
