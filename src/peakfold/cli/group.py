@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "inspect": "What a model costs, and where its memory goes.",
     "plan": "Plan a model's memory; show before, after and the proof.",
     "verify": "Check a plan against its model.",
+    "fit": "Does it fit, and what would make it fit.",
     "lanes": "What running branches together costs in memory.",
     "pack": "Pack the buffers of a CSV file, no model needed.",
     "demo": "Plan a bundled model and draw its memory map.",

@@ -17,7 +17,7 @@ from peakfold.errors import UsageError
 from peakfold.units import parse_size
 
 if TYPE_CHECKING:
-    from peakfold.transform import Train
+    from peakfold.transform import Split, Train
 
 MODES = ("naive", "inplace", "share", "both", "arena")
 ORDERS = ("file", "best")
@@ -147,6 +147,23 @@ train_options = _stack(
         help="Gradients of parameters: made anew each step, or kept in holders.",
     ),
 )  # fmt: skip
+
+
+def take_split(flags: dict[str, Any]) -> Split | None:
+    """The split that a flag asks for; takes it out of `flags`.
+
+    Raises:
+        UsageError: it is not TENSOR=N.
+    """
+    text = flags.pop("split")
+    if text is None:
+        return None
+    from peakfold.transform import Split
+
+    name, _, count = text.rpartition("=")
+    if not name or not count.isdigit():
+        raise UsageError(f"--split {text!r} is not TENSOR=N", hint="for example --split relu4=3")
+    return Split(name, int(count))
 
 
 def take_training(flags: dict[str, Any]) -> Train | None:

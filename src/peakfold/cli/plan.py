@@ -86,6 +86,8 @@ Strategies:
 )
 @opt.fold_options
 @opt.train_options
+@click.option("--split", metavar="TENSOR=N",
+              help="Compute everything up to a tensor in N bands of rows.")  # fmt: skip
 @click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
 @click.option(
     "--time-limit",
@@ -134,8 +136,8 @@ def command(  # one parameter a flag
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags as fields of `PlanOptions`: ``--no-x`` becomes ``x=False``."""
-    train = opt.take_training(flags)
-    return {"train": train} | {
+    train, split = opt.take_training(flags), opt.take_split(flags)
+    return {"train": train, "split": split} | {
         (name.removeprefix("no_")): (not value if name.startswith("no_") else value)
         for name, value in flags.items()
     }

@@ -332,6 +332,50 @@ class LanesDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeverRecord:
+    """One lever, on top of the free ones before it.
+
+    Attributes:
+        extra_flops: operations it adds to a run; `null` = not known.
+        extra_time_s: `null` until a device's time is estimated for it.
+        applied: part of the plan that `fit` recommends.
+        changes_model: a what-if; the results would be others.
+        flag: what to give ``peakfold plan`` for it.
+    """
+
+    what: str
+    peak_bytes: int
+    extra_flops: int | None
+    extra_time_s: float | None
+    applied: bool
+    changes_model: bool
+    flag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDocument:
+    """Output of ``fit --json``.
+
+    Attributes:
+        need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included.
+        beside_bytes: what lies in the same memory beside the arena (weights, inputs).
+        bound_bytes: no order and no layout of the unchanged network needs less arena.
+        largest_batch: `null` where the network does not scale with its first dimension.
+    """
+
+    schema: str
+    model: str
+    device: str | None
+    fits: bool
+    need_bytes: int
+    have_bytes: int
+    beside_bytes: int
+    bound_bytes: int
+    largest_batch: int | None
+    options: list[LeverRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CulpritsRecord:
     """Buffers that cannot fit the capacity together.
 
@@ -390,7 +434,7 @@ class PackDocument:
 
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-    | LanesDocument | PackDocument | DevicesDocument
+    | LanesDocument | PackDocument | DevicesDocument | FitDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -404,6 +448,7 @@ DOCUMENTS: dict[str, type] = {
     "lanes": LanesDocument,
     "pack": PackDocument,
     "devices": DevicesDocument,
+    "fit": FitDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 

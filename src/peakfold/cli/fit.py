@@ -1,0 +1,59 @@
+"""`peakfold fit`: does it fit, and what would make it fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from peakfold.cli import options as opt
+from peakfold.cli.output import color, emit, width, working
+from peakfold.errors import DoesNotFit
+
+
+@opt.verb("fit", example="peakfold fit model.tflite --target tflm --budget 256KiB")
+@opt.model_argument
+@opt.binding_options
+@opt.target_option
+@click.option("--device", metavar="D", help="Take the memory of a device; `peakfold devices`.")
+@click.option("--budget", type=opt.Size(), help="Bytes there are for the arena.")
+@click.option("--align", type=click.IntRange(1, 2**30), metavar="BYTES",
+              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.fold_options
+@opt.train_options
+@click.option("--time-limit", type=click.FloatRange(min=0), default=2.0, show_default=True,
+              metavar="SECONDS", help="For the search of each lever.")  # fmt: skip
+@opt.json_option
+@opt.quiet_option
+def command(
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], device: str | None,
+    budget: int | None, as_json: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+) -> int:  # fmt: skip
+    """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
+
+    Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
+    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit.
+    """
+    from peakfold.analysis import Index
+    from peakfold.device import load_device
+    from peakfold.frontends import Bindings, load
+    from peakfold.planning import PlanOptions
+    from peakfold.planning.fit import fit
+    from peakfold.planning.study import recipe_of
+    from peakfold.reports.fit import bytes_beside, fit_document, fit_text, room
+    from peakfold.reports.payload import to_json
+    from peakfold.transform import replay
+
+    train = opt.take_training(flags)
+    fold = not flags.pop("no_fold")
+    options = PlanOptions(train=train, fold=fold, **flags)
+    chip = None if device is None else load_device(device)
+    have = room(chip, budget)
+    with working("trying levers", quiet=quiet):
+        loaded = load(model, Bindings.parse(dims, shapes))
+        graph = replay(loaded.graph, recipe_of(options))
+        beside = bytes_beside(Index.of(graph), options, None if budget is not None else chip)
+        result = fit(loaded.graph, max(have - beside, 0), options)
+    document = fit_document(loaded.graph.name or model, result, have, beside, chip)
+    emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
+    return 0 if result.fits else DoesNotFit.exit_code

@@ -1,0 +1,266 @@
+"""Does it fit, and what would make it fit: levers in the order of what they cost.
+
+The first levers are free: they change where bytes lie, or when ops run. The next ones cost work
+(bands of rows are computed twice where they meet). The last ones change the model and are
+what-ifs: fewer pixels, smaller elements. Each is planned for real, on top of those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from peakfold.errors import PeakfoldError, UsageError
+from peakfold.ir import DTYPES, Graph, Role
+from peakfold.planning.layouts import make_layout
+from peakfold.planning.options import PlanOptions
+from peakfold.planning.patches import PatchChoice, patch_choices, total_macs
+from peakfold.planning.planner import study_graph
+from peakfold.transform.rescale import Rescale, with_batch
+
+_TRIED_SPLITS: Final = 3
+_MOST_BATCH: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class FitOption:
+    """One lever, on top of the free ones before it.
+
+    Attributes:
+        what: the lever, in words.
+        peak_bytes: the arena with it.
+        extra_flops: operations it adds to a run; `None` = not known.
+        applied: part of the plan that `options` of the result makes.
+        changes_model: a what-if; results would be others.
+        flag: what to give `peakfold plan` for it; empty for a what-if.
+    """
+
+    what: str
+    peak_bytes: int
+    extra_flops: int | None = 0
+    applied: bool = False
+    changes_model: bool = False
+    flag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """The answer.
+
+    Attributes:
+        need_bytes: arena of the cheapest plan that fits, or else of the smallest found.
+        have_bytes: the budget.
+        fits: the plan of `options` meets the budget.
+        levers: every lever tried, cheapest first; the first is what a plain runtime needs.
+        options: of the plan that needs `need_bytes`.
+        largest_batch: the largest batch that fits with the free levers; `None` where the network
+            does not scale with its first dimension.
+        bound_bytes: no order and no layout of the unchanged network needs less.
+    """
+
+    need_bytes: int
+    have_bytes: int
+    fits: bool
+    levers: tuple[FitOption, ...]
+    options: PlanOptions
+    largest_batch: int | None
+    bound_bytes: int
+
+
+def fit(graph: Graph, budget: int, options: PlanOptions | None = None) -> FitResult:
+    """Try the levers on a graph until the budget is met; report all of them.
+
+    Args:
+        graph: as loaded; every dimension a number.
+        budget: bytes the arena may take.
+        options: target, policies and time limit.
+
+    Raises:
+        UsageError: options that do not go together.
+        ModelError: a size is not known.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\n"
+        ...                 "y: int8[64] = sigmoid(x)\\nz: int8[64] = relu(y)\\noutput z")
+        >>> answer = fit(g, 64)
+        >>> answer.fits, [lever.peak_bytes for lever in answer.levers[:3]]
+        (True, [128, 128, 64])
+    """
+    options = replace(options or PlanOptions(), budget=None, trace=False, split=None)
+    search = _Search(graph, budget, options)
+    search.free()
+    if not search.met and options.train is None:
+        search.split()
+    levers = [*search.levers, *_what_ifs(graph, budget, search.free_options)]
+    return FitResult(
+        need_bytes=search.best, have_bytes=budget, fits=search.best <= budget,
+        levers=tuple(levers), options=search.options,
+        largest_batch=_largest_batch(graph, budget, search.free_options), bound_bytes=search.bound,
+    )  # fmt: skip
+
+
+def arena_of(graph: Graph, options: PlanOptions) -> int:
+    """Bytes of the planned arena."""
+    return make_layout(study_graph(graph, options), "arena", options.strategy).total
+
+
+class _Search:
+    def __init__(self, graph: Graph, budget: int, options: PlanOptions) -> None:
+        self.graph, self.budget, self.base = graph, budget, options
+        self.levers: list[FitOption] = []
+        self.best, self.options, self.free_options = 1 << 62, options, options
+        self.bound = 0
+
+    @property
+    def met(self) -> bool:
+        return self.best <= self.budget
+
+    def free(self) -> None:
+        """Levers that cost nothing, each on top of the last, in the order of their risk."""
+        plain = replace(
+            self.base, strategy="by-size", inplace=False, views=False, zero_copy=False,
+            order="file",
+        )  # fmt: skip
+        steps: tuple[tuple[str, str, PlanOptions], ...] = (
+            ("one buffer each, greedy by size", "", plain),
+            ("offsets searched", "--no-inplace --no-views", replace(plain, strategy="best")),
+            ("in place and views", "--no-zero-copy",
+             replace(plain, strategy="best", inplace=True, views=True)),
+            ("concatenations in place", "",
+             replace(plain, strategy="best", inplace=True, views=True, zero_copy=True)),
+            ("order of operators", "--order best",
+             replace(plain, strategy="best", inplace=True, views=True, zero_copy=True,
+                     order="best")),
+        )  # fmt: skip
+        least = 1 << 62
+        for what, flag, options in steps:
+            study = study_graph(self.graph, options)
+            total = make_layout(study, "arena", options.strategy).total
+            self._take(FitOption(what, total, flag=flag), options)
+            self.bound = max(self.bound, study.any_order)
+            if total < least:
+                least, self.free_options = total, options
+
+    def split(self) -> None:
+        """Bands of rows: less memory for more work."""
+        whole = total_macs(study_graph(self.graph, self.base).graph)
+        choices = patch_choices(self.graph, self.base)
+        fitting = [c for c in choices if c.live_bytes <= self.budget]
+        for choice in (fitting[::-1] or choices)[:_TRIED_SPLITS]:
+            options = replace(self.free_options, order="file", split=choice.split)
+            extra = _extra(choice, whole)
+            split = choice.split
+            self._take(
+                FitOption(
+                    f"in {split.patches} bands of rows up to {split.upto!r}",
+                    arena_of(self.graph, options), extra,
+                    flag=f"--split {split.upto}={split.patches}",
+                ),
+                options,
+            )  # fmt: skip
+            if self.met:
+                return
+
+    def _take(self, lever: FitOption, options: PlanOptions) -> None:
+        """Note a lever; it becomes part of the plan when it lowers the arena and that is needed."""
+        takes = lever.peak_bytes < self.best and not self.met
+        if takes:
+            self.best, self.options = lever.peak_bytes, options
+        self.levers.append(replace(lever, applied=takes))
+
+
+def _extra(choice: PatchChoice, whole: int | None) -> int | None:
+    return None if choice.macs is None or whole is None else 2 * (choice.macs - whole)
+
+
+def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOption]:
+    """Levers that change the model."""
+    options = replace(options, order="file", time_limit=min(options.time_limit, 1.0))
+    smaller = _largest_image(graph, budget, options)
+    if smaller is not None:
+        yield smaller
+    narrow = _narrow(graph)
+    if narrow is not graph:
+        yield FitOption("what if: activations of int8", arena_of(narrow, options), None,
+                        changes_model=True)  # fmt: skip
+
+
+def _narrow(graph: Graph) -> Graph:
+    """The graph with activations and inputs of a byte an element."""
+    wide = {"float16", "bfloat16", "float32", "float64"}
+    roles = {Role.ACTIVATION, Role.INPUT}
+    tensors = tuple(
+        replace(t, dtype=DTYPES["int8"]) if t.role in roles and t.dtype.name in wide else t
+        for t in graph.tensors
+    )
+    return graph if tensors == graph.tensors else replace(graph, tensors=tensors)
+
+
+def _largest_image(graph: Graph, budget: int, options: PlanOptions) -> FitOption | None:
+    """The largest input resolution that fits, in steps of 8 pixels, when the whole does not."""
+    images = {n: s for n in graph.inputs if (s := _image(graph, n)) is not None}
+    if len(images) != 1 or arena_of(graph, options) <= budget:
+        return None
+    ((name, (shape, axes)),) = images.items()
+    wide = [int(shape[a]) for a in axes]
+
+    def at(eighths: int) -> int | None:
+        scaled = list(shape)
+        for axis, size in zip(axes, wide, strict=True):
+            scaled[axis] = max(size * 8 * eighths // max(wide) // 8 * 8, 8)
+        try:
+            return arena_of(Rescale({name: tuple(scaled)})(graph), options)
+        except PeakfoldError:
+            return None
+
+    found = _largest(lambda n: (b := at(n)) is not None and b <= budget, 1, max(wide) // 8 - 1)
+    peak = at(found) if found else None
+    if peak is None:
+        return None
+    pixels = "x".join(str(max(size * 8 * found // max(wide) // 8 * 8, 8)) for size in wide)
+    return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True)
+
+
+def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, int]] | None:
+    """An input's shape and its axes of rows and columns, when it looks like an image."""
+    shape = graph[name].shape
+    if shape is None or len(shape) != 4 or any(isinstance(d, str) for d in shape):
+        return None
+    sizes = [int(d) for d in shape]
+    axes = (1, 2) if sizes[3] <= min(sizes[1], sizes[2]) else (2, 3)
+    return (shape, axes) if min(sizes[a] for a in axes) > 8 else None
+
+
+def _largest(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest n in [low, high] that fits, by bisection; 0 when `low` does not."""
+    if high < low or not fits(low):
+        return 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> int | None:
+    """The largest first dimension of the inputs that fits; each try is planned, none guessed."""
+    options = replace(options, order="file", time_limit=min(options.time_limit, 0.2))
+
+    def fits(batch: int) -> bool:
+        return arena_of(with_batch(graph, batch)(graph), options) <= budget
+
+    try:
+        if arena_of(with_batch(graph, 2)(graph), options) <= arena_of(graph, options):
+            return None  # memory does not grow with it: it is no batch
+        if not fits(1):
+            return 0
+        high = 2
+        while high < _MOST_BATCH and fits(high):
+            high *= 2
+        return _largest(fits, high // 2, high - 1)
+    except UsageError:
+        return None

@@ -1,0 +1,70 @@
+"""`peakfold fit` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TEXT = """peakfold-graph 1
+input x: float32[1,3,32,32]
+parameter w: float32[16,3,3,3]
+h: float32[1,16,32,32] = conv(x, w, pads=[1,1,1,1])
+y: float32[1,16,32,32] = relu(h)
+output y"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "net.pf"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def test_fits_and_does_not(call, model):
+    done = call("fit", model, "--budget", "64KiB", "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["fits"]
+    assert answer["need_bytes"] == 65536 == answer["have_bytes"]
+    done = call("fit", model, "--budget", "63KiB", "--json")
+    assert done.exit_code == 3
+    answer = json.loads(done.stdout)
+    assert answer["fits"] is False
+    assert {"what", "peak_bytes", "extra_flops", "extra_time_s", "applied"} <= set(
+        answer["options"][0]
+    )
+
+
+def test_a_device_holds_weights_and_inputs_too(call, model):
+    answer = json.loads(call("fit", model, "--device", "t4", "--json").stdout)
+    weights, image = 4 * 16 * 3 * 9, 4 * 3 * 32 * 32
+    assert answer["beside_bytes"] == weights + image
+    assert answer["need_bytes"] == 2 * 65536 + weights + image  # no lever is needed
+    assert answer["have_bytes"] == 16_000_000_000
+    chip = json.loads(call("fit", model, "--device", "stm32h743", "--json").stdout)
+    assert chip["beside_bytes"] == image  # weights stay in flash
+
+
+def test_the_flag_it_recommends_makes_the_plan(call, tmp_path):
+    path = tmp_path / "net.pf"
+    path.write_text(TEXT.replace("output y", """v: float32[4,16,3,3] = opaque(x)
+z: float32[1,4,32,32] = max_pool(y, kernel_shape=[1,1])
+u: float32[1,16,16,16] = max_pool(y, kernel_shape=[2,2], strides=[2,2])
+output u"""))  # fmt: skip
+    done = call("fit", str(path), "--budget", "50KiB", "--json")
+    answer = json.loads(done.stdout)
+    best = [lever for lever in answer["options"] if lever["applied"]][-1]
+    plan = call("plan", str(path), *best["flag"].split(), "--json")
+    assert json.loads(plan.stdout)["summary"]["arena_bytes"] == best["peak_bytes"]
+
+
+def test_usage(call, model):
+    assert call("fit", model).exit_code == 2
+    done = call("plan", model, "--split", "y")
+    assert done.exit_code == 2
+    assert "TENSOR=N" in done.stderr
+    text = call("fit", model, "--budget", "1KiB")
+    assert text.exit_code == 3
+    assert "does not fit" in text.stdout
+    assert "MFLOPs" in text.stdout or "none" in text.stdout
