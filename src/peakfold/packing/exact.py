@@ -235,7 +235,7 @@ def _state(model: Model, limit: int, rank: Int64) -> Int64:
         cells.QUEUE: np.arange(k),
         cells.WAITING: idle + 1, cells.MEMBER: model.member, cells.ENTRY: entry,
         cells.SLOT: slot, cells.WATCH: unset, cells.COST: zeros, cells.PENDING: zeros,
-        cells.KEY: rank,
+        cells.LOOSE: zeros, cells.KEY: rank,
         cells.SUMS: np.zeros(cells.WORDS, dtype=np.int64), cells.TIGHT: idle, cells.DOUBT: idle,
     }  # fmt: skip
     head = np.zeros(cells.VARS, dtype=np.int64)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from peakfold.packing.kernels.cells import (
     AT,
     BASE,
@@ -22,6 +20,7 @@ from peakfold.packing.kernels.cells import (
     HOT,
     KIND,
     LEFT,
+    LOOSE,
     MEMBER,
     NEAR,
     NEIGHBOUR,
@@ -47,27 +46,30 @@ from peakfold.packing.kernels.cells import (
     next_section,
     put,
 )
+from peakfold.packing.kernels.jit import kernel
 from peakfold.packing.kernels.tight import settle_border, study_section
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     """Does the rest of section t still fit, and (if `lifting`) who cannot be lowest in it?
 
     The unplaced buffers of a section lie above each other, so the lowest one starts at
     ``limit = capacity - rest`` or below. The others lie above the end of such a one.
     """
-    size = g[SIZE]
+    size, capacity = g[SIZE], s[CAPACITY]
     begin = s[MEMBER] + g[g[BASE] + t]
     stop = begin + s[s[COUNT] + t]
-    limit = s[CAPACITY] - s[s[REST] + t]
-    least, first_end = FAR, FAR
+    limit = capacity - s[s[REST] + t]
+    least, least_above, first_end = FAR, FAR, FAR
     for i in range(begin, stop):
         c = s[i]
         low = s[VARS + c]
         least = min(least, low)
         if low <= limit:
             first_end = min(first_end, low + g[size + c])
+        else:
+            least_above = min(least_above, low)
     if s[s[FLOOR] + t] != least:
         put(s, log, s[FLOOR] + t, least)
     if s[s[ENDS] + t] != first_end:
@@ -76,10 +78,11 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
         return False
     if not lifting:
         return True
-    for i in range(begin, stop):
-        d = s[i]
-        if limit < s[VARS + d] < first_end and not lift(g, s, log, d, first_end):
-            return False
+    if least_above < first_end:
+        for i in range(begin, stop):
+            d = s[i]
+            if limit < s[VARS + d] < first_end and not lift(g, s, log, d, first_end):
+                return False
     if s[s[DOUBT] + t] == 0:
         s[s[DOUBT] + t] = 1
         s[s[TIGHT] + s[DOUBTS]] = t
@@ -87,22 +90,25 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def supported(g, s, d):  # type: ignore[no-untyped-def]
-    """Whether blocked d lies above the end of some unplaced conflicting buffer."""
-    low, size, kind = s[VARS + d], g[SIZE], s[KIND]
+    """Whether blocked d lies above the end of some unplaced conflicting buffer; not a loose one.
+
+    That buffer is kept in `watch`, and looked at first.
+    """
+    low, size, kind, loose = s[VARS + d], g[SIZE], s[KIND], s[LOOSE]
     w = s[s[WATCH] + d]
-    if w >= 0 and s[kind + w] != PLACED and s[VARS + w] + g[size + w] <= low:
+    if w >= 0 and s[kind + w] != PLACED and s[loose + w] == 0 and s[VARS + w] + g[size + w] <= low:
         return True
     for i in range(g[NEIGHBOUR] + g[g[NEAR] + d], g[NEIGHBOUR] + g[g[NEAR] + d + 1]):
         c = g[i]
-        if s[kind + c] != PLACED and s[VARS + c] + g[size + c] <= low:
+        if s[VARS + c] + g[size + c] <= low and s[kind + c] != PLACED and s[loose + c] == 0:
             s[s[WATCH] + d] = c
             return True
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def meets(g, c, d):  # type: ignore[no-untyped-def]
     """Whether two buffers conflict (binary search in the sorted row of c)."""
     low, stop = g[NEIGHBOUR] + g[g[NEAR] + c], g[NEIGHBOUR] + g[g[NEAR] + c + 1]
@@ -116,33 +122,62 @@ def meets(g, c, d):  # type: ignore[no-untyped-def]
     return low < stop and g[low] == d
 
 
-@njit(cache=True, nogil=True)
-def list_blocked(g, s):  # type: ignore[no-untyped-def]
-    """Fill `pending` with the blocked buffers and `cost` with where open ones let them lie."""
-    kind, size, cost, count = s[KIND], g[SIZE], s[COST], 0
+@kernel
+def list_loose(g, s):  # type: ignore[no-untyped-def]
+    """Fill `pending` with the blocked buffers that rest on nothing, or only on such ones.
+
+    Whoever supports a buffer ends lower than it, so the supports of the others lead down to
+    open buffers.
+    """
+    kind, loose, watch, pending, count = s[KIND], s[LOOSE], s[WATCH], s[PENDING], 0
     for d in range(g[N]):
-        if s[kind + d] == BLOCKED:
-            least = FAR
-            for i in range(g[NEIGHBOUR] + g[g[NEAR] + d], g[NEIGHBOUR] + g[g[NEAR] + d + 1]):
-                c = g[i]
-                if s[kind + c] == OPEN and s[VARS + c] + g[size + c] < least:
-                    least = s[VARS + c] + g[size + c]
-                    s[s[WATCH] + d] = c
-            s[cost + d] = max(s[VARS + d], least)
-            s[s[PENDING] + count] = d
+        if s[kind + d] == BLOCKED and not supported(g, s, d):
+            s[pending + count] = d
             count += 1
+    for j in range(pending, pending + count):
+        s[loose + s[j]] = 1
+    done = 0
+    while done < count:
+        c = s[pending + done]
+        done += 1
+        for i in range(g[NEIGHBOUR] + g[g[NEAR] + c], g[NEIGHBOUR] + g[g[NEAR] + c + 1]):
+            d = g[i]
+            loosened = s[watch + d] == c and s[kind + d] == BLOCKED and s[loose + d] == 0
+            if loosened and not supported(g, s, d):
+                s[loose + d] = 1
+                s[pending + count] = d
+                count += 1
     return count
 
 
-@njit(cache=True, nogil=True)
-def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
-    """Raise every blocked buffer above the least end of what can lie below it.
+@kernel
+def price_loose(g, s, count):  # type: ignore[no-untyped-def]
+    """Fill `cost` with the least offset at which the others let each loose buffer lie."""
+    kind, size, loose, pending = s[KIND], g[SIZE], s[LOOSE], s[PENDING]
+    for j in range(pending, pending + count):
+        d, least = s[j], FAR
+        for i in range(g[NEIGHBOUR] + g[g[NEAR] + d], g[NEIGHBOUR] + g[g[NEAR] + d + 1]):
+            c = g[i]
+            end = s[VARS + c] + g[size + c]
+            if end < least and s[kind + c] != PLACED and s[loose + c] == 0:
+                least = end
+                s[s[WATCH] + d] = c
+        s[s[COST] + d] = least
 
-    Blocked ones may rest on each other, so this is a shortest path from the open ones
-    (Dijkstra): raising them one by one would climb in steps of the smallest size.
+
+@kernel
+def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
+    """Raise every loose blocked buffer above the least end of what can lie below it.
+
+    They may rest on each other, so this is a shortest path from the others (Dijkstra): raising
+    them one by one would climb in steps of the smallest size. -1 on contradiction, else how
+    many were raised.
     """
-    size, cost, pending = g[SIZE], s[COST], s[PENDING]
-    count = list_blocked(g, s)
+    size, cost, pending, loose = g[SIZE], s[COST], s[PENDING], s[LOOSE]
+    found = count = list_loose(g, s)
+    price_loose(g, s, count)
+    for j in range(pending, pending + count):
+        s[loose + s[j]] = 0
     while count > 0:
         at, best = 0, FAR + FAR
         for j in range(count):
@@ -153,16 +188,16 @@ def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
         count -= 1
         s[pending + at] = s[pending + count]
         if s[cost + d] >= FAR or not lift(g, s, log, d, s[cost + d]):
-            return False
+            return -1
         for j in range(count):
             c = s[pending + j]
-            if best < s[cost + c] and s[VARS + c] < s[cost + c] and meets(g, d, c):
-                s[cost + c] = max(s[VARS + c], best)
+            if best < s[cost + c] and meets(g, d, c):
+                s[cost + c] = best
                 s[s[WATCH] + c] = d
-    return True
+    return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def propagate(g, s, log):  # type: ignore[no-untyped-def]
     """Draw all conclusions; False if there is a contradiction. Leaves the queue empty.
 
@@ -171,7 +206,7 @@ def propagate(g, s, log):  # type: ignore[no-untyped-def]
     sections are only brought up to date (what is not concluded is decided by search). Cheap
     conclusions come first: a section gets its costly look once those are all drawn.
     """
-    kind, effort = s[KIND], 4 * g[K] + 100
+    effort = 4 * g[K] + 100
     while True:
         while s[QUEUED] > 0:
             t = next_section(g, s)
@@ -193,18 +228,14 @@ def propagate(g, s, log):  # type: ignore[no-untyped-def]
                 s[HOT] = t
                 return drain(g, s)
             continue
-        fine = True
-        for d in range(g[N]):
-            if s[kind + d] == BLOCKED and not supported(g, s, d):
-                fine = False
-                break
-        if fine:
-            return True
-        if not settle_blocked(g, s, log):
+        raised = settle_blocked(g, s, log)
+        if raised < 0:
             return drain(g, s)
+        if raised == 0:
+            return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
     """Take the buffer of incidence i out of the sparse set of section t."""
     count = s[s[COUNT] + t] - 1
@@ -217,7 +248,7 @@ def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
     s[slot + s[entry + there]] = there
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place(g, s, log, b):  # type: ignore[no-untyped-def]
     """Put b at its least offset, with nothing unplaced below it; False on contradiction."""
     kind, rest, cross, size = s[KIND], s[REST], s[CROSS], g[g[SIZE] + b]

@@ -23,7 +23,8 @@ s: a header of registers, then the undoable variables from `VARS` on
     cross  (k,) unplaced buffers alive in both section i - 1 and section i
     ends   (k,) least end of those that can be lowest in the section
 and scratch that needs no undo: stamp, queue, waiting, member, entry, slot, watch, cost, pending,
-key, sums (bits of `tight.reach_sums`), tight and doubt (the queue of sections for a costly look).
+loose, key, sums (bits of `tight.reach_sums`), tight and doubt (the queue of sections for a costly
+look).
 
 A variable is logged once per node (`stamp`), which bounds the log by nodes times variables.
 
@@ -33,7 +34,7 @@ after a change here, empty the caches of the others (``__pycache__/*.nb?``).
 
 from __future__ import annotations
 
-from numba import njit
+from peakfold.packing.kernels.jit import kernel
 
 OPEN, BLOCKED, PLACED = 0, 1, 2
 FAR = 1 << 60
@@ -45,13 +46,14 @@ G_HEADER = 18
 # Header of s: registers, then bases.
 NODE, FRESH, LOG, QUEUED, SPLIT, DEPTH, LO, HI, PEND, PENDS, NODES, HITS, CAPACITY, HOT = range(14)
 KIND, REST, COUNT, FLOOR, CROSS, ENDS, STAMP, QUEUE, WAITING = range(14, 23)
-MEMBER, ENTRY, SLOT, WATCH, COST, PENDING, KEY, SUMS, TIGHT, DOUBT, DOUBTS, HEAD = range(23, 35)
+MEMBER, ENTRY, SLOT, WATCH, COST, PENDING, LOOSE, KEY, SUMS = range(23, 32)
+TIGHT, DOUBT, DOUBTS, HEAD = range(32, 36)
 VARS = 36
 WORDS = 2
 """Words of 64 bits in `sums`."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put(s, log, variable, value):  # type: ignore[no-untyped-def]
     """Set a variable, remembering its value before this node."""
     stamp = s[STAMP] + variable
@@ -63,7 +65,7 @@ def put(s, log, variable, value):  # type: ignore[no-untyped-def]
     s[variable] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def undo(s, log, mark):  # type: ignore[no-untyped-def]
     """Take back everything logged since `mark`."""
     for i in range(s[LOG] - 1, mark - 1, -1):
@@ -73,7 +75,7 @@ def undo(s, log, mark):  # type: ignore[no-untyped-def]
     s[FRESH] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_at(g, s, section):  # type: ignore[no-untyped-def]
     """Queue a section for propagation."""
     if s[s[WAITING] + section] == 0:
@@ -83,7 +85,7 @@ def look_at(g, s, section):  # type: ignore[no-untyped-def]
         s[QUEUED] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_section(g, s):  # type: ignore[no-untyped-def]
     """Take the section that has waited longest out of the queue, which is not empty."""
     t = s[s[QUEUE] + s[HEAD]]
@@ -93,7 +95,7 @@ def next_section(g, s):  # type: ignore[no-untyped-def]
     return t
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drain(g, s):  # type: ignore[no-untyped-def]
     """Empty the queues after a contradiction; always False."""
     while s[QUEUED] > 0:
@@ -104,7 +106,7 @@ def drain(g, s):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lift(g, s, log, b, value):  # type: ignore[no-untyped-def]
     """Raise `low` of b to at least `value`; False if it cannot lie there.
 

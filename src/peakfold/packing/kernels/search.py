@@ -11,7 +11,6 @@ every buffer rests on 0, on another buffer or on its pin, so nothing is lost.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from peakfold.packing.kernels.branch import place, propagate
 from peakfold.packing.kernels.cells import (
@@ -51,6 +50,7 @@ from peakfold.packing.kernels.cells import (
     put,
     undo,
 )
+from peakfold.packing.kernels.jit import kernel
 
 REFUTED, SOLVED, PAUSED, GROW = 0, 1, 2, 3
 LOWEST, TIGHTEST, FITTING = 0, 1, 2
@@ -59,7 +59,7 @@ FRAME = 9
 P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix(x):  # type: ignore[no-untyped-def]
     """A 64-bit finaliser (the constants of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -67,7 +67,7 @@ def mix(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def signature(g, s):  # type: ignore[no-untyped-def]
     """Two hashes of all that the future of the current part of time depends on.
 
@@ -83,7 +83,7 @@ def signature(g, s):  # type: ignore[no-untyped-def]
     return np.int64(one), np.int64(two)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
     """Whether every section of b has room for all its rest above `low` of b."""
     limit = s[CAPACITY] - s[VARS + b]
@@ -93,7 +93,7 @@ def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tightest(s):  # type: ignore[no-untyped-def]
     """The section with least slack, the lowest among equals."""
     best, lowest, found = FAR, FAR, -1
@@ -107,7 +107,7 @@ def tightest(s):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walls(g, s, b):  # type: ignore[no-untyped-def]
     """How many ends of the lifetime of b meet a higher floor: 2 means that b fills a valley."""
     left, right, low = g[g[LEFT] + b], g[g[RIGHT] + b], s[VARS + b]
@@ -119,7 +119,7 @@ def walls(g, s, b):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
     """Whether b may be chosen and comes before `found`: lower first, then by walls or key."""
     if s[s[KIND] + b] != OPEN:
@@ -136,7 +136,7 @@ def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
     return s[VARS + b] == s[VARS + found] and s[s[KEY] + b] < s[s[KEY] + found]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(g, s, rule):  # type: ignore[no-untyped-def]
     """The buffer to branch on, or -1 if none is open.
 
@@ -162,7 +162,7 @@ def choose(g, s, rule):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(s, pend):  # type: ignore[no-untyped-def]
     """Cut the current part of time where nothing unplaced crosses; smallest part first."""
     s[SPLIT] = 0
@@ -174,7 +174,8 @@ def split(s, pend):  # type: ignore[no-untyped-def]
                 # Insertion sort by weight, kept in P_DEPTH: heaviest first.
                 at = s[PENDS]
                 while at > first and pend[at - 1, P_DEPTH] < weight:
-                    pend[at] = pend[at - 1]
+                    for i in range(P_DEPTH + 1):
+                        pend[at, i] = pend[at - 1, i]
                     at -= 1
                 pend[at, P_LO], pend[at, P_HI], pend[at, P_DEPTH] = lo, t + 1, weight
                 s[PENDS] += 1
@@ -187,7 +188,7 @@ def split(s, pend):  # type: ignore[no-untyped-def]
         next_part(s, pend)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_part(s, pend):  # type: ignore[no-untyped-def]
     """Go to the next pending part of time; False if there is none.
 
@@ -202,7 +203,7 @@ def next_part(s, pend):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backtrack(g, s, log, frames, memo):  # type: ignore[no-untyped-def]
     """Undo to the last decision with an untried side and take it; False if there is none."""
     s[SPLIT] = 0
@@ -222,7 +223,7 @@ def backtrack(g, s, log, frames, memo):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     """Decide one buffer; False on contradiction (the caller backtracks)."""
     while True:
@@ -250,7 +251,7 @@ def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     return place(g, s, log, b) and propagate(g, s, log)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(g, s, log, frames, pend, memo, rule, nodes):  # type: ignore[no-untyped-def]
     """Run until solved, refuted, or `nodes` more nodes; call again to go on.
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from peakfold.packing.kernels.cells import (
     BASE,
     CAPACITY,
@@ -27,9 +25,10 @@ from peakfold.packing.kernels.cells import (
     K,
     lift,
 )
+from peakfold.packing.kernels.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_members(s, begin, stop, above):  # type: ignore[no-untyped-def]
     """Fill `pending` with the buffers of a section that start higher than `above`, lowest first."""
     pending, count = s[PENDING], 0
@@ -46,7 +45,7 @@ def sort_members(s, begin, stop, above):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def room_above(g, s, count, limit):  # type: ignore[no-untyped-def]
     """Whether the buffers of a section that start at v or above fit between v and the capacity.
 
@@ -63,7 +62,7 @@ def room_above(g, s, count, limit):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_size(s, start, size):  # type: ignore[no-untyped-def]
     """Also reach ``x + size`` from every reached x >= start."""
     sums, skip, shift = s[SUMS], size >> 6, size & 63
@@ -83,7 +82,7 @@ def add_size(s, start, size):  # type: ignore[no-untyped-def]
         s[sums + to] |= moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_sum(s, start):  # type: ignore[no-untyped-def]
     """The least reached x >= start, or the end of the bits."""
     sums, at = s[SUMS], start >> 6
@@ -102,7 +101,7 @@ def next_sum(s, start):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reach_sums(g, s, log, count, least):  # type: ignore[no-untyped-def]
     """Lift the buffers in `pending` to offsets that stacks of the others can reach.
 
@@ -136,7 +135,7 @@ def reach_sums(g, s, log, count, least):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def study_section(g, s, log, t):  # type: ignore[no-untyped-def]
     """The costly conclusions for section t; False on contradiction."""
     begin = s[MEMBER] + g[g[BASE] + t]
@@ -151,7 +150,7 @@ def study_section(g, s, log, t):  # type: ignore[no-untyped-def]
     return not tight or reach_sums(g, s, log, count, least)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def level(g, s, t):  # type: ignore[no-untyped-def]
     """Where the next buffer of section t has to start, or -1 if there is choice."""
     if t < 0 or t >= g[K] or s[s[COUNT] + t] == 0:
@@ -160,7 +159,7 @@ def level(g, s, t):  # type: ignore[no-untyped-def]
     return limit if s[s[FLOOR] + t] == limit else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle_border(g, s, log, x):  # type: ignore[no-untyped-def]
     """Before and after section border x lies one level: what ends there needs what starts there.
 
