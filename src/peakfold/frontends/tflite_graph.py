@@ -341,13 +341,23 @@ class Scope:
         inputs = [self.tensors[at] for at in self.stored.inputs]
         statics = [self.tensors[at] for at in self.statics]
         made = [self.tensors[at] for at in self.made]
-        tensors = (*inputs, *self.states.values(), *statics, *made)
+        tensors = (*inputs, *self.states.values(), *statics, *made, *self._loose())
         captures = self.captures
         outputs = tuple(self._operand(at) for at in self.stored.outputs)
         return Graph(
             self.stored.name or "tflite", tensors, tuple(self.ops),
             (*(t.name for t in inputs), *captures), outputs, "tflite",
         )  # fmt: skip
+
+    def _loose(self) -> Iterable[Tensor]:
+        """Operands and outputs that nothing makes, for the checker to name."""
+        read = {at for op in self.stored.ops for at in op.inputs} | set(self.stored.outputs)
+        named = {name for op in self.ops for name in op.inputs} | {
+            self.name(at) for at in self.stored.outputs
+        }
+        for at in sorted(read - {-1}):
+            if at not in self.tensors and self.name(at) in named:
+                yield self._stated(at)
 
     @property
     def captures(self) -> tuple[str, ...]:

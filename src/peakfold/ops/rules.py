@@ -74,7 +74,10 @@ def views_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
 
 
 def parts_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
-    """The same for a rule of parts, whose inputs lie inside the output."""
+    """The same for a rule of parts, whose inputs lie inside the output and fill it.
+
+    Nothing is claimed where a malformed model states a result that its operands do not fill.
+    """
 
     @wraps(rule)
     def told(ctx: Context) -> tuple[ViewFact, ...]:
@@ -82,8 +85,13 @@ def parts_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
             facts = rule(ctx)
         except _STOPS:
             return ()
-        return tuple(f for f in facts if _fits(_at(ctx.inputs, f.input),
-                                               _at(ctx.outputs, f.output), f.offset))  # fmt: skip
+        found = tuple(f for f in facts if _fits(_at(ctx.inputs, f.input),
+                                                _at(ctx.outputs, f.output), f.offset))  # fmt: skip
+        pieces = [tensor.nbytes for f in found if (tensor := _at(ctx.inputs, f.input)) is not None]
+        whole = _at(ctx.outputs, 0)
+        total = None if whole is None else whole.nbytes
+        known = sum(size for size in pieces if size is not None)
+        return found if total is None or None in pieces or known == total else ()
 
     return told
 

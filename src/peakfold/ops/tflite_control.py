@@ -52,6 +52,11 @@ def _branches(ctx: Context) -> Types:
 
 @tells
 def _handle(_ctx: Context) -> Types:
+    return ((_RESOURCE, ()),)
+
+
+@tells
+def _table(_ctx: Context) -> Types:
     return ((_RESOURCE, (1,)),)
 
 
@@ -134,7 +139,7 @@ ROWS: Final = (
     # The value's type is the variable's, which the file states.
     _stateful("read_variable", None),
     _stateful("assign_variable", _nothing),
-    OpSpec("hashtable", _handle, workspace=zero, macs=zero, other_ops=zero, engine="none",
+    OpSpec("hashtable", _table, workspace=zero, macs=zero, other_ops=zero, engine="none",
            pure=False),
     OpSpec("hashtable_find", _found, workspace=zero, macs=zero, other_ops=unknown, pure=False),
     _stateful("hashtable_import", _nothing),

@@ -140,7 +140,8 @@ class _Folder:
 def _pruned(region: Region) -> Region:
     """The region without captures that its folded body no longer reads."""
     body = region.graph
-    used = {name for op in body.ops for name in op.operands} | set(body.outputs)
+    used = {name for op in body.ops for name in (*op.operands, *op.reads, *op.writes)}
+    used.update(body.outputs)
     dead = {name for name in region.captures if name not in used}
     if not dead:
         return region
