@@ -195,10 +195,15 @@ def test_einsum_counts_what_numpy_multiplies(equation, shapes):
 
 
 @pytest.mark.req("R65")
-def test_einsum_of_one_operand_has_no_products_and_of_three_no_single_count():
+def test_einsum_of_one_operand_has_no_products_and_of_three_two_contractions():
     assert macs("einsum", [(2, 3)], equation="ij->i") == 0
     assert other("einsum", [(2, 3)], equation="ij->i") == 6
-    assert macs("einsum", [(2, 3), (3, 4), (4, 5)], equation="ij,jk,kl->il") is None
+    # (2x3)(3x4), then (2x4)(4x5).
+    chain = macs("einsum", [(2, 3), (3, 4), (4, 5)], equation="ij,jk,kl->il")
+    assert chain == 2 * 3 * 4 + 2 * 4 * 5
+    # torch.nn.Bilinear: x W, then the result with y.
+    bilinear = [(3, 4), (6, 4, 5), (3, 5)]
+    assert macs("einsum", bilinear, equation="bi,oij,bj->bo") == 3 * 6 * 4 * 5 + 3 * 6 * 5
 
 
 @pytest.mark.req("R65")

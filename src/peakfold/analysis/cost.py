@@ -25,6 +25,10 @@ from peakfold.ops import Engine
 Causal = Literal["full", "half"]
 LOOPS = frozenset({"loop", "scan", "while", "sequence_map"})
 """Kinds whose body runs as often as a trip count says."""
+BRANCHES = frozenset({"if", "case"})
+"""Kinds that run one of their bodies."""
+ONCE = frozenset({"call_once"})
+"""Kinds whose body runs before the first step, and in no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +275,10 @@ def _partial(op: OpCost, figure: str) -> bool:
     return inside or (op.open_loop and figure != "params")
 
 
-def runs(label: str, trips: int | None) -> int:
+def runs(label: str, trips: int | None, kind: str = "loop") -> int:
     """How often a body runs; a condition is asked once more than the body behind it."""
+    if kind in ONCE:
+        return 0
     if trips is None:
         return 1
     return trips + 1 if label == "cond" else trips
@@ -290,9 +296,9 @@ def _leaves(found: Cost, times: int) -> Iterable[OpCost]:
     for op in found.ops:
         if not op.bodies:
             yield op if times == 1 else replace(op, figures=op.figures.times(times))
-        elif op.kind == "if":
+        elif op.kind in BRANCHES:
             _, body = max(op.bodies, key=lambda pair: pair[1].total().figures.flops or 0)
             yield from _leaves(body, times)
         else:
             for label, body in op.bodies:
-                yield from _leaves(body, times * runs(label, op.trips))
+                yield from _leaves(body, times * runs(label, op.trips, op.kind))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from peakfold.analysis.cost import (
+    BRANCHES,
     FIGURES,
     LOOPS,
     Cost,
@@ -14,7 +15,7 @@ from peakfold.analysis.cost import (
     OpCost,
     runs,
 )
-from peakfold.analysis.parameters import Ledger, Scope, open_ledger
+from peakfold.analysis.parameters import Ledger, Scope, open_ledger, place
 from peakfold.analysis.traffic import Moves, moves_of
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, Op, Role, Tensor, walk_regions
@@ -121,7 +122,7 @@ class _Counter:
         )
 
     def _with_bodies(self, op: Op, found: OpCost, scope: Scope) -> OpCost:
-        inner = scope.bodies.get(op.outputs, ())
+        inner = scope.bodies.get(place(op), ())
         bodies = tuple(
             (region.label, self.count(region.graph, names))
             for region, names in zip(op.regions, inner, strict=True)
@@ -131,11 +132,11 @@ class _Counter:
         totals = [body.total().figures for _, body in bodies]
         statistics = sum(stored.values()) + sum(body.statistics for _, body in bodies)
         trips = self._trips(op)
-        if op.kind == "if":
+        if op.kind in BRANCHES:
             sums = _largest(totals)
         else:
             sums = _added(
-                one.times(runs(label, trips))
+                one.times(runs(label, trips, op.kind))
                 for (label, _), one in zip(bodies, totals, strict=True)
             )
         params = weights + sum(one.params or 0 for one in totals)

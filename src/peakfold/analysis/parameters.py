@@ -67,7 +67,12 @@ class Scope:
     """The names of one graph, and the stored tensors that each static one was made from."""
 
     sources: Mapping[str, tuple[Key, ...]]
-    bodies: Mapping[tuple[str, ...], tuple[Scope, ...]]
+    bodies: Mapping[Key, tuple[Scope, ...]]
+
+
+def place(op: Op) -> Key:
+    """What an op is recognised by before and after folding."""
+    return (op.name, *op.outputs)
 
 
 def open_ledger(graph: Graph, original: Graph | None = None) -> tuple[Ledger, Scope]:
@@ -98,10 +103,10 @@ def _enter(
             sources[tensor.name] = outer[tensor.name]
         elif tensor.role in _STORED and tensor.name not in original.inputs:
             sources[tensor.name] = _own(ledger, path, tensor)
-    run = {op.outputs: op for op in graph.ops}
-    bodies: dict[tuple[str, ...], tuple[Scope, ...]] = {}
+    run = {place(op): op for op in graph.ops}
+    bodies: dict[Key, tuple[Scope, ...]] = {}
     for op in original.ops:
-        kept = run.get(op.outputs)
+        kept = run.get(place(op))
         if kept is None:
             made_from = _weights_behind(ledger, op, sources)
             for name in op.results:
@@ -110,7 +115,7 @@ def _enter(
         for name, use in _uses(op):
             for key in sources.get(name, ()):
                 ledger.uses.setdefault(key, set()).add(use)
-        bodies[op.outputs] = tuple(
+        bodies[place(op)] = tuple(
             _enter(
                 ledger, now.graph, before.graph, (*path, op.name),
                 {name: sources[name] for name in before.captures if name in sources},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from peakfold.ir.types import Dim
-from peakfold.ops.rules import Types, count, number, per_input, same, tells, unknown, zero
+from peakfold.ops.rules import Types, count, masks, number, per_input, same, tells, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import CannotTell, dims, dtype, given, integer, text
 
@@ -76,8 +76,37 @@ def _attention_macs(ctx: Context) -> int:
 
 @count
 def _attention_other(ctx: Context) -> int:
-    # Softmax as in `reduce` (5), the scale, and the addition of a mask.
-    return _scores(heads_of(ctx)) * (6 + given(ctx, 3))
+    return _scores(heads_of(ctx)) * per_score(ctx, 3)
+
+
+def per_score(ctx: Context, *masks_at: int) -> int:
+    """Operations on a score: softmax as in `reduce` (5), the scale, an addition per mask."""
+    return 6 + sum(given(ctx, at) for at in masks_at)
+
+
+def masked_pairs(queries: int, keys: int, past: int) -> int:
+    """Pairs of query and key that a causal mask hides, `past` keys being older than query 0.
+
+    Query i sees keys 0 to past + i.
+
+    Example:
+        >>> masked_pairs(4, 4, 0), masked_pairs(1, 9, 8), masked_pairs(2, 9, 7)
+        (6, 0, 1)
+    """
+    behind = max(keys - past, 0)  # keys that query 0 would reach if there were no mask
+    rows = min(queries, behind)
+    return rows * (behind - 1) - rows * (rows - 1) // 2
+
+
+@masks
+def _attention_masked(ctx: Context) -> tuple[int, int]:
+    if not integer(ctx, "is_causal", 0):
+        return 0, 0
+    h = heads_of(ctx)
+    past = number(dims(ctx, 4)[2]) if given(ctx, 4) else 0
+    pairs = masked_pairs(number(h.q_len), number(h.kv_len), past)
+    hidden = number(h.batch) * number(h.q_heads) * pairs
+    return hidden * (number(h.width) + number(h.v_width)), hidden * per_score(ctx, 3)
 
 
 class _Linear(NamedTuple):
@@ -116,7 +145,7 @@ def _linear_attention_macs(ctx: Context) -> int:
 
 ROWS: Final = (
     OpSpec("attention", _attention, workspace=unknown, macs=_attention_macs,
-           other_ops=_attention_other, engine="matrix"),
+           other_ops=_attention_other, masked=_attention_masked, engine="matrix"),
     OpSpec("linear_attention", _linear_attention, workspace=unknown,
            macs=_linear_attention_macs, other_ops=unknown, engine="matrix"),
     # The score and probability functions are subgraphs: only the two products are counted.

@@ -21,10 +21,12 @@ from peakfold.ops.rules import (
     broadcast,
     count,
     elements,
+    moves,
     number,
     per_input,
     per_output,
     same,
+    size_of,
     tells,
     unknown,
     whole,
@@ -40,6 +42,7 @@ from peakfold.ops.values import (
     ints,
     needed,
     produced,
+    sizes,
 )
 
 
@@ -102,6 +105,37 @@ def _matmul_nbits(ctx: Context) -> Types:
 def _matmul_nbits_macs(ctx: Context) -> int:
     # Every row of A, K long, meets N columns of packed weights.
     return elements(ctx) * integer(ctx, "N")
+
+
+@count
+def _unpacking_other(ctx: Context) -> int:
+    # Each stored weight loses its zero point and is scaled; then the bias.
+    weights = integer(ctx, "K") * integer(ctx, "N")
+    return 2 * weights + (prod(produced(ctx)) if given(ctx, 5) else 0)
+
+
+def _expert_weights(ctx: Context) -> tuple[int, ...]:
+    """Operands that hold one matrix per expert."""
+    return (2, 5, 8) if ctx.op.kind == "qmoe" else (2, 4, 6)
+
+
+@count
+def _experts_macs(ctx: Context) -> int:
+    # Every row of the input goes through k experts; sub-byte weights are packed in bytes.
+    rows = sizes(ctx, 1)[0] * integer(ctx, "k", 1)
+    packed = 8 // integer(ctx, "expert_weight_bits", 4) if ctx.op.kind == "qmoe" else 1
+    matrices = (sizes(ctx, at) for at in _expert_weights(ctx) if given(ctx, at))
+    return rows * packed * sum(prod(shape[1:]) for shape in matrices)
+
+
+@moves
+def _experts_moved(ctx: Context) -> tuple[int, int]:
+    # At most k experts a row are read, and no more than there are.
+    rows, experts = sizes(ctx, 1)
+    used = min(experts, rows * integer(ctx, "k", 1))
+    stored = sum(size_of(tensor) for tensor in ctx.inputs[2:])
+    read = size_of(ctx.inputs[0]) + size_of(ctx.inputs[1]) + stored * used // experts
+    return read, size_of(ctx.outputs[0])
 
 
 @tells
@@ -222,7 +256,7 @@ ROWS: Final = (
     ),
     *(
         OpSpec(kind, _matmul_nbits, workspace=unknown, macs=_matmul_nbits_macs,
-               other_ops=unknown, engine="matrix")
+               other_ops=_unpacking_other, engine="matrix")
         for kind in ("matmul_nbits", "matmul_bnb4")
     ),
     OpSpec("matmul_integer_to_float", matmul_rule(0, 1, of=2), workspace=unknown,
@@ -278,8 +312,11 @@ ROWS: Final = (
     OpSpec("dynamic_quantize_lstm", _quantized_lstm, workspace=unknown,
            macs=_quantized_lstm_macs, other_ops=unknown, engine="matrix"),
     OpSpec("inverse", same(), workspace=unknown, macs=unknown, other_ops=unknown),
-    OpSpec("moe", same(), workspace=unknown, macs=unknown, other_ops=unknown, engine="matrix"),
-    OpSpec("qmoe", same(), workspace=unknown, macs=unknown, other_ops=unknown, engine="matrix"),
+    *(
+        OpSpec(kind, same(), workspace=unknown, macs=_experts_macs, other_ops=unknown,
+               bytes_moved=_experts_moved, engine="matrix")
+        for kind in ("moe", "qmoe")
+    ),
     OpSpec("ms_unique", None, workspace=unknown, macs=zero, other_ops=unknown),
     OpSpec("expand_dims", _expand_dims, views=whole, workspace=zero, macs=zero, other_ops=zero,
            engine="none"),

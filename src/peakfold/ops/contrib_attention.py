@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from peakfold.ir.types import Dim
-from peakfold.ops.rules import Types, count, number, per_input, same, tells, unknown, zero
+from peakfold.ops.attention import masked_pairs, per_score
+from peakfold.ops.rules import Types, count, masks, number, per_input, same, tells, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
-from peakfold.ops.values import CannotTell, dims, dtype, given, integer, ints
+from peakfold.ops.values import CannotTell, dims, dtype, given, integer, ints, sizes
 
 
 class _Fused(NamedTuple):
@@ -52,6 +53,26 @@ def _fused_macs(ctx: Context, past_at: int) -> int:
     batch, steps, width = number(s.batch), number(s.steps), number(s.width)
     projection = batch * steps * width * (s.q_hidden + s.k_hidden + s.v_hidden)
     return projection + batch * steps * (steps + s.past) * (s.q_hidden + s.v_hidden)
+
+
+def _fused_other(ctx: Context, past_at: int, mask_at: int, added_at: int) -> int:
+    # The bias of the projection, rotations (3 per element), and what each score costs.
+    s = _fused_sizes(ctx, past_at)
+    rows, heads = number(s.batch) * number(s.steps), integer(ctx, "num_heads")
+    bias = (s.q_hidden + s.k_hidden + s.v_hidden) if given(ctx, 2) else 0
+    rotated = 3 * (s.q_hidden + s.k_hidden) if integer(ctx, "do_rotary", 0) else 0
+    scores = rows * heads * (number(s.steps) + s.past)
+    return rows * (bias + rotated) + scores * per_score(ctx, mask_at, added_at)
+
+
+def _fused_masked(ctx: Context, past_at: int, mask_at: int, added_at: int) -> tuple[int, int]:
+    if not integer(ctx, "unidirectional", 0):
+        return 0, 0
+    s = _fused_sizes(ctx, past_at)
+    steps = number(s.steps)
+    pairs = number(s.batch) * masked_pairs(steps, steps + s.past, s.past)
+    scores = pairs * integer(ctx, "num_heads")
+    return pairs * (s.q_hidden + s.v_hidden), scores * per_score(ctx, mask_at, added_at)
 
 
 class _Multi(NamedTuple):
@@ -96,6 +117,27 @@ def _multi_head_macs(ctx: Context) -> int:
     return number(s.batch) * number(s.steps) * number(s.kv_len) * (s.hidden + s.v_hidden)
 
 
+@count
+def _multi_head_other(ctx: Context) -> int:
+    s = _multi_sizes(ctx)
+    rows = number(s.batch) * number(s.steps)
+    bias = sum(sizes(ctx, 3)) * rows if given(ctx, 3) else 0
+    scores = rows * number(s.kv_len) * integer(ctx, "num_heads")
+    return bias + scores * per_score(ctx, 4, 5)
+
+
+@masks
+def _multi_head_masked(ctx: Context) -> tuple[int, int]:
+    if not integer(ctx, "unidirectional", 0):
+        return 0, 0
+    s = _multi_sizes(ctx)
+    steps, keys = number(s.steps), number(s.kv_len)
+    past = number(dims(ctx, 6)[2]) if given(ctx, 6) else 0
+    pairs = number(s.batch) * masked_pairs(steps, keys, past)
+    scores = pairs * integer(ctx, "num_heads")
+    return pairs * (s.hidden + s.v_hidden), scores * per_score(ctx, 4, 5)
+
+
 def _query_width(ctx: Context) -> int:
     """Hidden size of the queries; Q, K and V may come packed along the last axis."""
     hidden, heads = number(dims(ctx)[2]), integer(ctx, "num_heads")
@@ -120,14 +162,39 @@ def _grouped_macs(ctx: Context) -> int:
     return batch * steps * integer(ctx, "total_sequence_length") * 2 * _query_width(ctx)
 
 
+@count
+def _grouped_other(ctx: Context) -> int:
+    # Rotations of queries and new keys, and what each score costs.
+    batch, steps, _ = (number(dim) for dim in dims(ctx))
+    width, heads = _query_width(ctx), integer(ctx, "num_heads")
+    keys = width // heads * integer(ctx, "kv_num_heads")
+    rotated = 3 * batch * steps * (width + keys) if integer(ctx, "do_rotary", 0) else 0
+    scores = batch * heads * steps * integer(ctx, "total_sequence_length")
+    return rotated + scores * per_score(ctx)
+
+
+@masks
+def _grouped_masked(ctx: Context) -> tuple[int, int]:
+    # Always causal: it is the decoder's attention.
+    batch, steps, _ = (number(dim) for dim in dims(ctx))
+    total = integer(ctx, "total_sequence_length")
+    pairs = batch * masked_pairs(steps, total, total - steps)
+    scores = pairs * integer(ctx, "num_heads")
+    return pairs * 2 * _query_width(ctx), scores * per_score(ctx)
+
+
 ROWS: Final = (
     OpSpec("ms_attention", tells(lambda ctx: _fused_types(ctx, 4, 0)), workspace=unknown,
-           macs=count(lambda ctx: _fused_macs(ctx, 4)), other_ops=unknown, engine="matrix"),
+           macs=count(lambda ctx: _fused_macs(ctx, 4)),
+           other_ops=count(lambda ctx: _fused_other(ctx, 4, 3, 5)),
+           masked=masks(lambda ctx: _fused_masked(ctx, 4, 3, 5)), engine="matrix"),
     OpSpec("qattention", tells(lambda ctx: _fused_types(ctx, 8, 3)), workspace=unknown,
-           macs=count(lambda ctx: _fused_macs(ctx, 8)), other_ops=unknown, engine="matrix"),
+           macs=count(lambda ctx: _fused_macs(ctx, 8)),
+           other_ops=count(lambda ctx: _fused_other(ctx, 8, 5, 9)),
+           masked=masks(lambda ctx: _fused_masked(ctx, 8, 5, 9)), engine="matrix"),
     OpSpec("multi_head_attention", _multi_head, workspace=unknown, macs=_multi_head_macs,
-           other_ops=unknown, engine="matrix"),
+           other_ops=_multi_head_other, masked=_multi_head_masked, engine="matrix"),
     OpSpec("group_query_attention", _grouped, workspace=unknown, macs=_grouped_macs,
-           other_ops=unknown, engine="matrix"),
+           other_ops=_grouped_other, masked=_grouped_masked, engine="matrix"),
     OpSpec("ms_rotary_embedding", same(), workspace=unknown, macs=zero, other_ops=per_input(3)),
 )  # fmt: skip

@@ -82,11 +82,14 @@ def _updates(ctx: Context) -> int:
     return 0 if text(ctx, "reduction", "none") == "none" else elements(ctx, 2)
 
 
-@moves
-def _picked(ctx: Context) -> tuple[int, int]:
-    # Indices, then what they pick; no more of the data is read than there is.
-    result, data = size_of(ctx.outputs[0]), size_of(ctx.inputs[0])
-    return size_of(ctx.inputs[1]) + min(result, data), result
+def picked(data: int = 0, indices: int = 1) -> MoveRule:
+    """Bytes of a gather: the indices and what they pick, at most all of the data."""
+
+    def rule(ctx: Context) -> tuple[int, int]:
+        result = size_of(ctx.outputs[0])
+        return size_of(ctx.inputs[indices]) + min(result, size_of(ctx.inputs[data])), result
+
+    return moves(rule)
 
 
 @moves
@@ -98,8 +101,8 @@ def _placed(ctx: Context) -> tuple[int, int]:
 
 
 @moves
-def _written_into(ctx: Context) -> tuple[int, int]:
-    # A cache, what is written into it, and where.
+def written_into(ctx: Context) -> tuple[int, int]:
+    """Bytes of writing operand 1 into a part of operand 0, at a place that others state."""
     update = size_of(ctx.inputs[1])
     return update + sum(size_of(tensor) for tensor in ctx.inputs[2:]), update
 
@@ -116,7 +119,7 @@ def _scatter(kind: str, other: CountRule = zero, moved: MoveRule = _placed) -> O
 
 ROWS: Final = (
     *(
-        OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, bytes_moved=_picked,
+        OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, bytes_moved=picked(),
                engine="copy")
         for kind, shape in (
             ("gather", _gather), ("gather_elements", _gather_elements), ("gather_nd", _gather_nd),
@@ -125,7 +128,7 @@ ROWS: Final = (
     _scatter("scatter", _updates),
     _scatter("scatter_elements", _updates),
     _scatter("scatter_nd", _updates),
-    _scatter("tensor_scatter", moved=_written_into),
+    _scatter("tensor_scatter", moved=written_into),
     OpSpec("one_hot", _one_hot, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("reverse_sequence", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     # A triangle keeps or clears each element where it stands.

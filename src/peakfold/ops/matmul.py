@@ -132,12 +132,17 @@ def _einsum(ctx: Context) -> Types:
 
 @count
 def _einsum_macs(ctx: Context) -> int:
-    # Two operands: one multiply-accumulate per combination of subscripts. With more, the
-    # order of contraction decides, and that is the kernel's choice.
-    if len(ctx.inputs) > 2:
-        raise CannotTell
-    combinations = prod(number(dim) for dim in _labels(ctx).values())
-    return combinations if len(ctx.inputs) == 2 else 0
+    # Two operands: one multiply-accumulate per combination of subscripts. More are contracted
+    # from left to right, as runtimes do without a path optimiser; a subscript is summed away as
+    # soon as neither a later operand nor the result has it.
+    extent = {label: number(dim) for label, dim in _labels(ctx).items()}
+    terms, result = _terms(ctx)
+    total, seen = 0, set(terms[0])
+    for at, term in enumerate(terms[1:], 1):
+        seen |= set(term)
+        total += prod(extent[label] for label in seen)
+        seen &= set(result).union(*terms[at + 1 :])
+    return total
 
 
 @count

@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ops.rules import Types, count, elements, number, tells, unknown, zero
-from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
+from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, ShapeRule
 from peakfold.ops.tflite_rules import activation, fused, slid
 from peakfold.ops.values import dims, dtype, integer, ints, needed, produced, sizes
 
@@ -101,9 +101,11 @@ def _pooling(each: int, once: int) -> CountRule:
     return count(rule)
 
 
-def _convolution(kind: str, shape: ShapeRule | None, macs: CountRule, bias: int) -> OpSpec:
+def _convolution(
+    kind: str, shape: ShapeRule | None, macs: CountRule, bias: int, engine: Engine = "matrix"
+) -> OpSpec:
     return OpSpec(kind, shape, workspace=unknown, macs=macs, other_ops=fused(bias=bias),
-                  engine="matrix")  # fmt: skip
+                  engine=engine)  # fmt: skip
 
 
 def _pool_row(kind: str, each: int, once: int) -> OpSpec:
@@ -112,7 +114,8 @@ def _pool_row(kind: str, each: int, once: int) -> OpSpec:
 
 ROWS: Final = (
     _convolution("conv_2d", _conv, _conv_macs, 2),
-    _convolution("depthwise_conv_2d", _depthwise, _depthwise_macs, 2),
+    # One channel a filter: nothing for a matrix engine to contract.
+    _convolution("depthwise_conv_2d", _depthwise, _depthwise_macs, 2, "vector"),
     _convolution("conv_3d", _conv_3d, _conv_3d_macs, 2),
     # Filters are [out, rows, columns, in] and [depth, rows, columns, out, in].
     _convolution("transpose_conv", _stated_size, _transpose_macs(-1), 3),

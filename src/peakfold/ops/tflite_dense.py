@@ -6,6 +6,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.types import Shape
+from peakfold.ops.indexing import picked
 from peakfold.ops.matmul import matmul_shape
 from peakfold.ops.rules import Types, count, number, quotient, same, tells, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
@@ -253,7 +254,7 @@ ROWS: Final = (
            macs=_bidirectional_lstm_macs, other_ops=_bidirectional_lstm_other, engine="matrix"),
     OpSpec("l2_normalization", same(), workspace=unknown, macs=zero, other_ops=_l2_other),
     OpSpec("embedding_lookup", _embedding, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
+           bytes_moved=picked(1, 0), engine="copy"),
     OpSpec("stablehlo_dot_general", _dot_general, workspace=unknown, macs=_dot_general_macs,
            other_ops=zero, engine="matrix"),
     # Its output's shape depends on eight options; the file states it.

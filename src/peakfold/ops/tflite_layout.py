@@ -12,6 +12,7 @@ from typing import Final
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import DTYPES, Dim, Shape
+from peakfold.ops.indexing import picked, written_into
 from peakfold.ops.rules import (
     Types,
     axes_of,
@@ -31,7 +32,7 @@ from peakfold.ops.rules import (
     whole_bytes,
     zero,
 )
-from peakfold.ops.spec import Context, OpSpec, ShapeRule, ViewRule
+from peakfold.ops.spec import Context, MoveRule, OpSpec, ShapeRule, ViewRule
 from peakfold.ops.values import (
     CannotTell,
     dims,
@@ -347,9 +348,9 @@ def _resized(ctx: Context) -> Types:
 
 
 @count
-def _bilinear_macs(ctx: Context) -> int:
+def _bilinear_other(ctx: Context) -> int:
     # Four neighbours, weighted and summed.
-    return 4 * prod(produced(ctx))
+    return 8 * prod(produced(ctx))
 
 
 @views_or_none
@@ -447,15 +448,18 @@ def _looked_up(ctx: Context) -> Types:
     return ((dtype(ctx, 2), (*dims(ctx), *dims(ctx, 2)[1:])), (DTYPES["uint8"], dims(ctx)))
 
 
-def _copy(kind: str, shape: ShapeRule | None, views: ViewRule | None = None) -> OpSpec:
+def _copy(
+    kind: str, shape: ShapeRule | None, views: ViewRule | None = None,
+    moved: MoveRule | None = None,
+) -> OpSpec:  # fmt: skip
     return OpSpec(kind, shape, views=views, workspace=zero, macs=zero, other_ops=zero,
-                  engine="copy")  # fmt: skip
+                  bytes_moved=moved, engine="copy")  # fmt: skip
 
 
 def _update(kind: str) -> OpSpec:
     # A part of operand 0 is overwritten by operand 1; the rest stays where it is.
     return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=zero,
-                  engine="copy")  # fmt: skip
+                  bytes_moved=written_into, engine="copy")  # fmt: skip
 
 
 ROWS: Final = (
@@ -470,7 +474,7 @@ ROWS: Final = (
     _copy("tfl_space_to_depth", _space_to_depth, _unit_block),
     _copy("space_to_batch_nd", _space_to_batch),
     _copy("batch_to_space_nd", _batch_to_space),
-    _copy("tfl_gather", _gather),
+    _copy("tfl_gather", _gather, moved=picked()),
     _copy("tfl_scatter_nd", _scatter),
     _copy("sparse_to_dense", _to_dense),
     # Stored sparse, used dense: at load time it would multiply a weight's bytes.
@@ -483,7 +487,8 @@ ROWS: Final = (
     _copy("broadcast_args", _broadcast_args),
     _copy("broadcast_to", _broadcast_to),
     _copy("reverse_v2", same()),
-    OpSpec("resize_bilinear", _resized, workspace=unknown, macs=_bilinear_macs, other_ops=zero),
+    OpSpec("resize_bilinear", _resized, workspace=unknown, macs=zero,
+           other_ops=_bilinear_other),
     _copy("resize_nearest_neighbor", _resized, _same_size),
     _copy("matrix_diag", _diagonal),
     _update("dynamic_update_slice"),
