@@ -7,7 +7,8 @@ tensor is a weight unless it holds int64 or bool, is a scalar, or every op that 
 the run reads it where no weight goes (`peakfold.ops.NOT_WEIGHTS`).
 
 Folding makes new tensors out of stored ones (a transposed copy of a tied embedding). Such a
-tensor stands for what it was made from, so a weight is counted once whatever folding did.
+tensor stands for what it was made from, so a weight is counted once whatever folding did. One
+made from nothing stored (zeros of some shape) is a weight only where a layer reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from peakfold.ir import Graph, Op, Role, Tensor
-from peakfold.ops import NOT_WEIGHTS, VALUE_INPUTS
+from peakfold.ops import NOT_WEIGHTS, VALUE_INPUTS, lookup
 
 Key = tuple[str, ...]
 """A stored tensor: the names of the ops whose bodies it lies in, then its own."""
@@ -24,6 +25,7 @@ Key = tuple[str, ...]
 _NEVER = frozenset({"int64", "uint64", "bool", "string", "opaque"})
 _STORED = frozenset({Role.PARAMETER, Role.CONSTANT})
 _BODIES = frozenset({"loop", "scan"})
+_WEIGHT_USES = frozenset({"weight", "value"})  # operand of a layer, or of any other op
 
 
 @dataclass(slots=True)
@@ -33,22 +35,26 @@ class Ledger:
     Attributes:
         tensors: every stored tensor there was before folding.
         uses: what the run's ops take each of them for.
+        generated: those that folding made from nothing stored.
         seen: those that an op has been charged for.
     """
 
     tensors: dict[Key, Tensor] = field(default_factory=dict)
     uses: dict[Key, set[str]] = field(default_factory=dict)
+    generated: set[Key] = field(default_factory=set)
     seen: set[Key] = field(default_factory=set)
 
     def what(self, key: Key) -> str:
         """``weight``, or what else a stored tensor is: see `NOT_WEIGHTS`."""
         tensor = self.tensors[key]
-        uses = self.uses.get(key, set()) or {"weight"}
+        uses = self.uses.get(key, set()) or {"value"}
         if tensor.dtype.name in _NEVER:
             return "index"
-        if tensor.shape == () and "weight" in uses:
-            return "scalar"
-        return "weight" if "weight" in uses else min(uses)
+        if key in self.generated:
+            return "weight" if "weight" in uses else "generated"
+        if uses.isdisjoint(_WEIGHT_USES):
+            return min(uses)
+        return "scalar" if tensor.shape == () else "weight"
 
     def take(self, scope: Scope, op: Op) -> dict[str, int]:
         """Elements by what they are, of the stored tensors that this op is the first to read."""
@@ -111,6 +117,8 @@ def _enter(
             made_from = _weights_behind(ledger, op, sources)
             for name in op.results:
                 sources[name] = made_from or _own(ledger, path, original[name])
+                if not made_from:
+                    ledger.generated.update(sources[name])
             continue
         for name, use in _uses(op):
             for key in sources.get(name, ()):
@@ -136,7 +144,7 @@ def _weights_behind(
 ) -> tuple[Key, ...]:
     """The weights that a result of load time is made from; none if it is made from nothing."""
     found = dict.fromkeys(
-        key for name, use in _uses(op) if use == "weight" for key in sources.get(name, ())
+        key for name, use in _uses(op) if use in _WEIGHT_USES for key in sources.get(name, ())
         if ledger.tensors[key].dtype.name not in _NEVER
     )  # fmt: skip
     return tuple(found)
@@ -145,7 +153,8 @@ def _weights_behind(
 def _uses(op: Op) -> Iterator[tuple[str, str]]:
     """Operands and what a stored tensor is that stands there; bodies see to their captures."""
     shapes, known = VALUE_INPUTS.get(op.kind, {}), NOT_WEIGHTS.get(op.kind, {})
+    layer = lookup(op.kind).engine == "matrix" or "normalization" in op.kind
+    other = "state" if op.kind in _BODIES else "weight" if layer else "value"
     for at, name in enumerate(op.inputs):
         if name:
-            other = "index" if at in shapes else "state" if op.kind in _BODIES else "weight"
-            yield name, known.get(at, other)
+            yield name, "index" if at in shapes else known.get(at, other)

@@ -76,7 +76,7 @@ def _onnx_rule(
     """Onnx's answer and, where it refuses the node, its reason."""
     domain = "" if node.domain in STANDARD else node.domain
     inputs = {name: scope.proto_of(name) for name in node.input if name}
-    if any(proto is None or proto.WhichOneof("value") is None for proto in inputs.values()):
+    if any(proto is None or _untyped(proto) for proto in inputs.values()):
         return {}, ""
     if _absurd_shape_input(scope, node):
         return {}, "an input that lists dimensions or axes has too many elements"
@@ -104,6 +104,12 @@ def _onnx_rule(
     except (ValueError, RuntimeError):
         return {}, ""
     return dict(found), ""
+
+
+def _untyped(proto: TypeProto) -> bool:
+    """Whether nothing is known of a value: an op before it has no rule."""
+    kind = proto.WhichOneof("value")
+    return kind is None or (kind == "tensor_type" and proto.tensor_type.elem_type == 0)
 
 
 def _absurd_shape_input(scope: Scope, node: NodeProto) -> bool:
