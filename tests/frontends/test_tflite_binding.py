@@ -123,6 +123,10 @@ def test_a_dimension_has_a_name_of_its_own(tmp_path):
         load(path, Bindings.parse(shapes=["y=2"]))
     with pytest.raises(UsageError, match="has 1 dimensions, the model says 2"):
         load(path, Bindings.parse(shapes=["x=2"]))
+    with pytest.raises(UsageError, match="'t4' is a constant or inside a body"):
+        load(path, Bindings.parse(shapes=["t4="]))
+    with pytest.raises(UsageError, match="no dimension of the model is called 'flags.1'"):
+        load(path, Bindings.parse(["flags.1=9"]))
     with pytest.raises(UsageError, match="its op makes 1x5"):
         load(path, Bindings.parse(shapes=["flags=2x5"]))
 

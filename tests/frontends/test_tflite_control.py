@@ -76,6 +76,63 @@ def test_a_while_has_a_condition_and_a_body(tmp_path):
     assert workspace == 2 * (4 + 32) + 32
 
 
+def trips_of(folder: Path, start: Any = None, limit: Any = None) -> object:
+    """Trips of the counting loop when its counter starts at a constant."""
+    owner = Builder()
+    main = looping(owner)
+    if start is not None:
+        main.graph.operators[0].inputs = [main.constant(np.int32(start), "int32"), 1]
+    if limit is not None:
+        condition = owner.model.subgraphs[1]
+        there = condition.tensors[condition.operators[0].inputs[1]]
+        owner.model.buffers[there.buffer].data = list(np.int32(limit).tobytes())
+    return graph_of(owner, folder).ops[0].attrs.get("trips")
+
+
+def test_a_loop_that_counts_has_a_known_number_of_trips(tmp_path):
+    assert trips_of(tmp_path) is None  # its counter is an input
+    assert trips_of(tmp_path, 0) == 5
+    assert trips_of(tmp_path, -2, 20) == 22
+    assert trips_of(tmp_path, 9) == 0
+
+
+def test_a_recurrent_layer_as_a_loop_costs_every_trip(tmp_path):
+    """Keras writes an LSTM as WHILE; a step of 24,576 products, twenty steps."""
+    from peakfold.analysis.counting import cost_of
+
+    owner = Builder()
+    main = owner.graph()
+    zero, limit = main.constant(np.int32(0), "int32"), main.constant(np.int32(20), "int32")
+    state = main.input((1, 96))
+    results = [main.tensor((), "int32"), main.tensor((), "int32"), main.tensor((1, 96))]
+    main.op("WHILE", [zero, limit, state], results, "WhileOptions", condSubgraphIndex=1,
+            bodySubgraphIndex=2)  # fmt: skip
+    main.outputs(results[2])
+    condition = owner.graph("cond")
+    count, most, _ = (condition.input((), "int32"), condition.input((), "int32"),
+                      condition.input((1, 96)))  # fmt: skip
+    fifty = condition.constant(np.int32(50), "int32")
+    first, second, both = (condition.tensor((), "bool") for _ in range(3))
+    condition.op("LESS", [count, fifty], [first])
+    condition.op("LESS", [count, most], [second])
+    condition.op("LOGICAL_AND", [first, second], [both])
+    condition.outputs(both)
+    body = owner.graph("body")
+    count, most, state = body.input((), "int32"), body.input((), "int32"), body.input((1, 96))
+    one, after, gates = (body.constant(np.int32(1), "int32"), body.tensor((), "int32"),
+                         body.tensor((1, 256)))  # fmt: skip
+    weights = body.constant(np.zeros((256, 96)), "float32")
+    body.op("ADD", [one, count], [after])
+    body.op("FULLY_CONNECTED", [state, weights, -1], [gates], "FullyConnectedOptions")
+    low, size = body.constant([0, 0], "int32"), body.constant([1, 96], "int32")
+    new = body.tensor((1, 96))
+    body.op("SLICE", [gates, low, size], [new])
+    body.outputs(after, most, new)
+    graph = graph_of(owner, tmp_path)
+    assert graph.ops[0].attrs == {"trips": 20}
+    assert cost_of(graph).total().figures.macs == 20 * 24_576
+
+
 def test_an_if_takes_the_larger_branch(tmp_path):
     owner = Builder()
     main = owner.graph()

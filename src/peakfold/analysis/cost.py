@@ -24,6 +24,7 @@ from peakfold.ops import Engine
 
 Causal = Literal["full", "half"]
 LOOPS = frozenset({"loop", "scan", "while", "sequence_map"})
+BRANCHES = frozenset({"if", "case"})
 """Kinds whose body runs as often as a trip count says."""
 BRANCHES = frozenset({"if", "case"})
 """Kinds that run one of their bodies."""

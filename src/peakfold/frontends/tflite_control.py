@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from peakfold.errors import ModelError
 from peakfold.frontends.tflite_file import StoredOp, StoredSubgraph, TfliteFile
-from peakfold.ir import DTYPES, OPAQUE, Graph, Op, Region, Role, Shape, Tensor
+from peakfold.frontends.tflite_trips import trip_count
+from peakfold.ir import DTYPES, OPAQUE, AttrValue, Graph, Op, Region, Role, Shape, Tensor
 
 if TYPE_CHECKING:
-    from peakfold.frontends.tflite_graph import Scope
+    from peakfold.frontends.tflite_scope import Scope
 
 RANDOM_STATE: Final = "random_state"
 """The `state` tensor through which random ops keep their order."""
@@ -65,7 +66,23 @@ def regions_of(scope: Scope, op: Op, stored: StoredOp) -> Op:
     regions = tuple(
         _region(scope, number, label, formal, stored, op.kind) for label, number in labels
     )
-    return replace(op, regions=regions, attrs={})
+    return replace(op, regions=regions, attrs=_trips(scope, op, labels, stored))
+
+
+def _trips(
+    scope: Scope, op: Op, labels: list[tuple[str, int]], stored: StoredOp
+) -> dict[str, AttrValue]:
+    if op.kind != "while":
+        return {}
+
+    def start(position: int) -> int | None:
+        value = scope.value(stored.inputs[position])
+        whole = value is not None and value.size == 1 and value.dtype.kind in "iu"
+        return int(value.item()) if value is not None and whole else None
+
+    condition, body = (scope.model.file.subgraphs[number] for _, number in labels)
+    trips = trip_count(scope.model.file, condition, body, start)
+    return {} if trips is None else {"trips": trips}
 
 
 def _labels(op: Op, stored: StoredOp) -> list[tuple[str, int]]:

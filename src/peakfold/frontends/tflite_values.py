@@ -58,21 +58,25 @@ def computed_value(
     """
     if dtype.name not in _WHOLE:
         return None
+    try:
+        with np.errstate(all="ignore"):  # whole numbers wrap around, as in the kernels
+            value = np.asarray(_compute(op, args, shapes)).astype(_NUMPY[dtype.name])
+    except (ValueError, IndexError, TypeError, ArithmeticError):
+        return None  # operands that do not fit: the checker and the row say what is wrong
+    return value if value.size <= MAX_ELEMENTS else None
+
+
+def _compute(op: Op, args: Sequence[Value | None], shapes: Shapes) -> Value:
     if op.kind == "shape":
-        shape = shapes[0] if shapes else None
-        numbers = None if shape is None else [d for d in shape if isinstance(d, int)]
-        if shape is None or numbers is None or len(numbers) != len(shape):
-            return None
-        return np.array(numbers, _NUMPY[dtype.name])
+        shape = shapes[0] or () if shapes else ()
+        if not shapes or shapes[0] is None or not all(isinstance(dim, int) for dim in shape):
+            raise ValueError
+        return np.array(shape, np.int64)
     known = [arg for arg in args if arg is not None]
     function = _FUNCTIONS.get(op.kind)
     if function is None or len(known) != len(args) or not known:
-        return None
-    try:
-        value = np.asarray(function(op, known)).astype(_NUMPY[dtype.name])
-    except (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError):
-        return None  # operands that do not fit: the checker and the row say what is wrong
-    return value if value.size <= MAX_ELEMENTS else None
+        raise ValueError
+    return np.asarray(function(op, known))
 
 
 Shapes = Sequence[Shape | None]
