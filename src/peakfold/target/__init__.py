@@ -56,7 +56,7 @@ class Target:
         return not self.inplace_kinds or kind in self.inplace_kinds
 
 
-TARGETS: tuple[str, ...] = ("generic", "mxnet")
+TARGETS: tuple[str, ...] = ("generic", "mxnet", "tflm")
 
 
 def load_target(name: str) -> Target:
