@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peakfold.analysis.scratch import table_workspace
 from peakfold.ir import Graph, Op, ViewFact
 from peakfold.ops import context, lookup
 from peakfold.target import Target
@@ -53,7 +54,9 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
         inplace = ()
     views = spec.views(ctx) if spec.views else ()
     parts = spec.parts(ctx) if spec.parts else ()
-    workspace = spec.workspace(ctx) if spec.workspace else None
+    workspace = table_workspace(ctx, target)  # what its kernels were seen to ask for comes first
+    if workspace is None and spec.workspace:
+        workspace = spec.workspace(ctx)
     if stated is not None and stated.views is not None:
         views = stated.views
     if stated is not None and stated.workspace is not None:

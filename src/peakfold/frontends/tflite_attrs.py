@@ -41,6 +41,8 @@ def attributes(
             attrs.pop(name, None)  # an operand overrules an option
     if kind == "pad" and 1 in values:
         attrs["pads"] = _pads(values[1])
+    if op.builtin == "MIRROR_PAD":
+        attrs["mode"] = "symmetric" if attrs.get("mode") else "reflect"
     return attrs
 
 

@@ -246,7 +246,9 @@ class Scope:
         shape: Shape | None = stored.shape
         if not stored.shape and not stored.has_rank:
             shape = None  # a scalar or an unknown rank: old files do not say which
-        return Tensor(self.name(at), stored.dtype, shape)
+        # The handle of a resource is a number that the kernel which makes it keeps itself.
+        kept = 0 if stored.dtype.name == "resource" else None
+        return Tensor(self.name(at), stored.dtype, shape, stated_bytes=kept)
 
     def _infer(self, op: Op, stored: StoredOp, outputs: tuple[Tensor | None, ...]) -> None:
         known = {tensor.name: tensor for tensor in self.tensors.values()}

@@ -97,7 +97,8 @@ def binary(name: str, dtype: str, how: str) -> Case:
     made = Build()
     kind = {"FLOAT32": np.float32, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
             "BOOL": np.bool_}[dtype]  # fmt: skip
-    values = np.random.default_rng(7).integers(1, 90, DIMS).astype(kind)
+    low, high = (0, 2) if dtype == "BOOL" else (1, 90)
+    values = np.random.default_rng(7).integers(low, high, DIMS).astype(kind)
     a = made.tensor(dtype, DIMS)
     if how == "constant":
         b = made.tensor(dtype, (1, 1, 1, 8), values[:1, :1, :1])

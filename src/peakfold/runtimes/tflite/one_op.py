@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,63 +46,59 @@ class Need:
     persistent: int
 
 
-def single(model: Model, subgraph: int, operator: int, repeat: int = 1) -> Model:
+def single(model: Model, subgraph: int, operator: int) -> Model:
     """A model of one operator: its tensors, their constants, nothing else.
-
-    Args:
-        model: the whole.
-        subgraph: where it stands.
-        operator: its index there; it calls no subgraphs.
-        repeat: the operator several times, each with outputs of its own.
 
     Raises:
         RunFailed: the operator runs subgraphs, so it cannot stand alone.
     """
+    return cut(model, subgraph, (operator,))
+
+
+def cut(model: Model, subgraph: int, operators: Sequence[int]) -> Model:
+    """A model of some operators, in the order given; all their results are its outputs.
+
+    Args:
+        model: the whole.
+        subgraph: where they stand.
+        operators: their indices there; none of them runs subgraphs.
+
+    Raises:
+        RunFailed: an operator runs subgraphs, so it cannot stand alone.
+    """
     schema = classes()
     source = model.subgraphs[subgraph]
-    op = source.operators[operator]
-    if called_subgraphs(model, op):
-        raise RunFailed("an operator that runs subgraphs cannot run alone")
     alone = schema.ModelT()
     alone.version = model.version
-    alone.operatorCodes = [model.operatorCodes[op.opcodeIndex]]
-    empty = schema.BufferT()
-    alone.buffers = [empty]
+    alone.operatorCodes = model.operatorCodes
+    alone.buffers = [schema.BufferT()]
     graph = schema.SubGraphT()
-    graph.tensors, graph.operators = [], []
+    graph.tensors, graph.operators, graph.inputs, graph.outputs = [], [], [], []
     place: dict[int, int] = {-1: -1}
 
-    def take(index: int) -> int:
+    def take(index: int, made: bool) -> int:
         if index not in place:
             tensor = copy.copy(source.tensors[index])
             tensor.buffer = 0
+            place[index] = len(graph.tensors)
             if has_data(model, source.tensors[index]):
                 tensor.buffer = len(alone.buffers)
                 alone.buffers.append(model.buffers[source.tensors[index].buffer])
-            place[index] = len(graph.tensors)
+            elif not made and not tensor.isVariable:
+                graph.inputs.append(place[index])
             graph.tensors.append(tensor)
         return place[index]
 
-    inputs = [take(index) for index in indices(op.inputs)]
-    read = dict.fromkeys(
-        place[index]
-        for index in indices(op.inputs)
-        if index >= 0
-        and not has_data(model, source.tensors[index])
-        and not source.tensors[index].isVariable
-    )
-    outputs: list[int] = []
-    for _ in range(repeat):
-        for index in indices(op.outputs):
-            place.pop(index, None)
+    for at in operators:
+        op = source.operators[at]
+        if called_subgraphs(model, op):
+            raise RunFailed("an operator that runs subgraphs cannot run alone")
         made = copy.copy(op)
-        made.opcodeIndex = 0
-        made.inputs = inputs
-        made.outputs = [take(index) for index in indices(op.outputs)]
-        made.intermediates = [take(index) for index in indices(op.intermediates)] or None
-        outputs += made.outputs
+        made.inputs = [take(index, made=False) for index in indices(op.inputs)]
+        made.outputs = [take(index, made=True) for index in indices(op.outputs)]
+        made.intermediates = [take(i, made=True) for i in indices(op.intermediates)] or None
+        graph.outputs += made.outputs
         graph.operators.append(made)
-    graph.inputs, graph.outputs = list(read), outputs
     alone.subgraphs = [graph]
     return alone
 
@@ -143,10 +140,19 @@ def measure_need(model: Model, subgraph: int, operator: int) -> Need:
     )
 
 
-def evaluate(model: Model, subgraph: int, operator: int) -> tuple[NDArray[Any], ...]:
-    """The results of an operator whose operands are constants, computed by its own kernel.
+def evaluate(
+    model: Model, subgraph: int, operators: Sequence[int]
+) -> tuple[tuple[NDArray[Any], ...], ...]:
+    """The results of operators that need no input, computed by their own kernels.
+
+    Args:
+        model: the whole.
+        subgraph: where they stand.
+        operators: in an order that makes every operand before it is read.
 
     Raises:
-        RunFailed: the interpreter refuses it.
+        RunFailed: the interpreter refuses one of them.
     """
-    return run_alone(single(model, subgraph, operator), seeds=(0,)).outputs[0]
+    counts = [len(indices(model.subgraphs[subgraph].operators[at].outputs)) for at in operators]
+    values = iter(run_alone(cut(model, subgraph, operators), seeds=(0,)).outputs[0])
+    return tuple(tuple(next(values) for _ in range(count)) for count in counts)

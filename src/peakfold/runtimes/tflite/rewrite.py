@@ -6,7 +6,7 @@ metadata, custom options, constants. Every edit gives a new model; the given byt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,6 @@ from peakfold.runtimes.tflite.schema import (
 Where = tuple[int, int]
 """(subgraph, index) of a tensor or operator."""
 _VERSION = 1
-_FLOATS = {"FLOAT32": np.float32, "FLOAT16": np.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class Edit:
     Attributes:
         order: per subgraph that changes, its operators in their new order; those left out are
             computed once, now, and their results become constants.
-        offsets: of tensors in the arena; others are left to the interpreter. `None` = the file
-            carries no offsets.
+        offsets: of tensors in the arena; others are left to the interpreter. `None` keeps the
+            table the file may have; an empty mapping removes it.
     """
 
     order: Mapping[int, Sequence[int]] = field(default_factory=dict)
@@ -60,50 +59,87 @@ def rewrite(data: bytes, edit: Edit, where: str = "model") -> bytes:
         ModelError: it is no .tflite file, or holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """
+    return rewrite_all(data, [edit], where)[0]
+
+
+def rewrite_all(data: bytes, edits: Sequence[Edit], where: str = "model") -> list[bytes]:
+    """A file after each of several edits that leave out the same operators.
+
+    Raises:
+        ModelError: it is no .tflite file, or holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
     model = parse_model(data, where)
     _take_in_outer_data(model, data, where)
-    for number, order in edit.order.items():
+    operators = [list(graph.operators or ()) for graph in model.subgraphs]
+    for number, order in edits[0].order.items():
         kept = set(order)
-        operators = model.subgraphs[number].operators or []
-        fold(model, number, [at for at in range(len(operators)) if at not in kept])
-        model.subgraphs[number].operators = [operators[at] for at in order]
-    set_offsets(model, edit.offsets)
-    return pack_model(model)
+        fold(model, number, [at for at in range(len(operators[number])) if at not in kept])
+    written = []
+    for edit in edits:
+        for number, graph in enumerate(model.subgraphs):
+            order = edit.order.get(number, range(len(operators[number])))
+            graph.operators = [operators[number][at] for at in order]
+        if edit.offsets is not None:
+            set_offsets(model, edit.offsets)
+        written.append(pack_model(model))
+    return written
 
 
-def fold(model: Model, subgraph: int, operators: Iterable[int]) -> None:
-    """Turn the results of operators into constants, in file order.
+def fold(model: Model, subgraph: int, operators: Sequence[int]) -> None:
+    """Turn the results of operators into constants.
+
+    Args:
+        model: changed in place.
+        subgraph: where they stand.
+        operators: in an order that makes every operand before it is read.
 
     Raises:
         RunFailed: one of them cannot be computed.
     """
+    others = []
     for at in operators:
-        op = model.subgraphs[subgraph].operators[at]
-        for index, value in zip(indices(op.outputs), _value(model, subgraph, at), strict=True):
-            tensor = model.subgraphs[subgraph].tensors[index]
-            buffer = classes().BufferT()
-            buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), dtype=np.uint8)
-            tensor.buffer = len(model.buffers)
-            model.buffers.append(buffer)
+        value = _simple_value(model, subgraph, at)
+        if value is None:
+            others.append(at)
+        else:
+            _store(model, subgraph, at, (value,))
+    if not others:
+        return
+    try:
+        for at, values in zip(others, evaluate(model, subgraph, others), strict=True):
+            _store(model, subgraph, at, values)
+    except RunFailed as error:
+        graph = model.subgraphs[subgraph]
+        names = dict.fromkeys(operator_name(model, graph.operators[at]) for at in others)
+        raise RunFailed(
+            f"constants cannot be computed here ({', '.join(names)}): {error.what}",
+            hint="plan with --no-fold",
+        ) from None  # fmt: skip
 
 
-def _value(model: Model, subgraph: int, at: int) -> tuple[NDArray[Any], ...]:
+def _store(model: Model, subgraph: int, at: int, values: Sequence[NDArray[Any]]) -> None:
+    graph = model.subgraphs[subgraph]
+    for index, value in zip(indices(graph.operators[at].outputs), values, strict=True):
+        buffer = classes().BufferT()
+        buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), dtype=np.uint8)
+        graph.tensors[index].buffer = len(model.buffers)
+        model.buffers.append(buffer)
+
+
+def _simple_value(model: Model, subgraph: int, at: int) -> NDArray[Any] | None:
+    """The result of an operator that is computed here; `None` = by its own kernel."""
     graph = model.subgraphs[subgraph]
     op = graph.operators[at]
     name = operator_name(model, op)
-    operands = [graph.tensors[index] for index in indices(op.inputs) if index >= 0]
-    if name == "DEQUANTIZE" and type_names()[operands[0].type] == "FLOAT16":
-        return (_halves(model, operands[0]).astype(np.float32),)  # TFLM's kernel refuses halves
+    if name == "DEQUANTIZE":
+        source = graph.tensors[op.inputs[0]]
+        if type_names()[source.type] == "FLOAT16":  # TFLM's kernel refuses halves
+            return _halves(model, source).astype(np.float32)
     if name == "SHAPE":
         wide = np.int64 if type_names()[graph.tensors[op.outputs[0]].type] == "INT64" else np.int32
-        return (np.asarray(indices(operands[0].shape), dtype=wide),)
-    try:
-        return evaluate(model, subgraph, at)
-    except RunFailed as error:
-        raise RunFailed(
-            f"{name} of constants cannot be computed here: {error.what}",
-            where=f"operator {at} of subgraph {subgraph}", hint="plan with --no-fold",
-        ) from None  # fmt: skip
+        return np.asarray(indices(graph.tensors[op.inputs[0]].shape), dtype=wide)
+    return None
 
 
 def _halves(model: Model, tensor: Any) -> NDArray[np.float16]:  # noqa: ANN401
@@ -128,8 +164,8 @@ def _take_in_outer_data(model: Model, data: bytes, where: str) -> None:
                 raise ModelError("its custom options lie behind the flatbuffer", where=where)
 
 
-def set_offsets(model: Model, offsets: Mapping[Where, int] | None) -> None:
-    """Put a table of offsets into a model, in place of any it has; `None` only removes it.
+def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
+    """Put a table of offsets into a model, in place of any it has; none at all only removes it.
 
     The table is little-endian int32: version, number of subgraphs, number of tensors, then an
     offset per tensor of all subgraphs, -1 leaving it to the interpreter (TFLM,
@@ -137,7 +173,7 @@ def set_offsets(model: Model, offsets: Mapping[Where, int] | None) -> None:
     """
     entries = list(model.metadata or ())
     old = [entry for entry in entries if _is_table(entry)]
-    if offsets is None:
+    if not offsets:
         model.metadata = [entry for entry in entries if not _is_table(entry)] or None
         return
     counts = [len(graph.tensors or ()) for graph in model.subgraphs]

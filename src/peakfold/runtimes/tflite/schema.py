@@ -6,43 +6,28 @@ Objects are mutable; functions of this package never change a model they were gi
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from peakfold.errors import BackendMissing, ModelError
+from peakfold.errors import ModelError
+from peakfold.frontends.tflite_schema import names_of, schema
+from peakfold.frontends.tflite_walk import check_bounds
 
 Model = Any
 """`ModelT` of the generated classes."""
 OFFLINE = "OfflineMemoryAllocation"
 IDENTIFIER = b"TFL3"
-_MODULE = "tensorflow/lite/micro/python/schema_py_generated.py"
 
 
-@cache
-def classes() -> ModuleType:
+def classes() -> Any:  # noqa: ANN401 - a generated module without types
     """The generated classes, without the interpreter that lies in the same package.
 
     Raises:
         BackendMissing: the package is not installed.
     """
-    package = importlib.util.find_spec("tflite_micro")
-    if package is None or package.origin is None:
-        raise BackendMissing(
-            "reading .tflite needs a schema", hint="pip install 'peakfold[tflite]'"
-        )
-    path = Path(package.origin).parent / _MODULE
-    spec = importlib.util.spec_from_file_location("peakfold_tflite_schema", path)
-    if spec is None or spec.loader is None:
-        raise BackendMissing(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return schema()
 
 
 def parse_model(data: bytes, where: str = "model") -> Model:
@@ -52,11 +37,11 @@ def parse_model(data: bytes, where: str = "model") -> Model:
         ModelError: it is no .tflite file.
         BackendMissing: there is no schema to read it with.
     """
-    if len(data) < 8 or data[4:8] != IDENTIFIER:
-        raise ModelError("not a .tflite file", where=where)
-    schema = classes()
     try:
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+        check_bounds(memoryview(data))
+        model = schema().ModelT.InitFromObj(schema().Model.GetRootAs(data, 0))
+    except ModelError as error:
+        raise ModelError(error.what, where=error.where or where, hint=error.hint) from None
     except Exception as error:  # the generated classes raise what struct and numpy raise
         raise ModelError(f"broken file: {type(error).__name__}", where=where) from None
     if not model.subgraphs or model.operatorCodes is None:
@@ -72,7 +57,6 @@ def pack_model(model: Model) -> bytes:
     """
     import flatbuffers
 
-    schema = classes()
     builder = flatbuffers.Builder(1024)
     kept = model.buffers
     try:
@@ -82,7 +66,6 @@ def pack_model(model: Model) -> bytes:
         raise ModelError(f"the new file is too large: {error}") from None
     finally:
         model.buffers = kept
-    del schema
     return bytes(builder.Output())
 
 
@@ -93,7 +76,6 @@ class _AlignedBuffer:
         self.buffer = buffer
 
     def Pack(self, builder: Any) -> int:  # noqa: ANN401 - the generated classes' name
-        schema = classes()
         data = self.buffer.data
         vector = None
         if data is not None and not isinstance(data, int):
@@ -102,22 +84,16 @@ class _AlignedBuffer:
             builder.head -= len(raw)
             builder.Bytes[builder.head : builder.head + len(raw)] = raw
             vector = builder.EndVector()
-        schema.BufferStart(builder)
+        schema().BufferStart(builder)
         if vector is not None:
-            schema.BufferAddData(builder, vector)
-        return int(schema.BufferEnd(builder))
+            schema().BufferAddData(builder, vector)
+        return int(schema().BufferEnd(builder))
 
 
 def operator_code(model: Model, op: Any) -> int:  # noqa: ANN401
     """Number of the builtin operator; the older field is the wider one for small numbers."""
     code = model.operatorCodes[op.opcodeIndex]
     return max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
-
-
-@cache
-def _names() -> dict[int, str]:
-    numbers = vars(classes().BuiltinOperator)
-    return {value: name for name, value in numbers.items() if isinstance(value, int)}
 
 
 def operator_name(model: Model, op: Any) -> str:  # noqa: ANN401
@@ -134,7 +110,7 @@ def operator_name(model: Model, op: Any) -> str:  # noqa: ANN401
     if number == classes().BuiltinOperator.CUSTOM:
         custom = model.operatorCodes[op.opcodeIndex].customCode
         return custom.decode("utf-8", "replace") if custom else "CUSTOM"
-    return _names().get(number, f"BUILTIN_{number}")
+    return names_of("BuiltinOperator").get(number, f"BUILTIN_{number}")
 
 
 # Bytes of an element in the interpreter's memory, by number of the schema's TensorType.
@@ -146,10 +122,9 @@ _WIDTHS = {
 }  # fmt: skip
 
 
-@cache
 def type_names() -> dict[int, str]:
     """Names of the schema's element types by number."""
-    return {v: k for k, v in vars(classes().TensorType).items() if isinstance(v, int)}
+    return names_of("TensorType")
 
 
 def dims(tensor: Any) -> tuple[int, ...]:  # noqa: ANN401

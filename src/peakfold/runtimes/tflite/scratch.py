@@ -44,15 +44,19 @@ def table_scratch(model: Model, target: str = "tflm") -> Sizes:
 def known_scratch(model: Model, target: str = "tflm") -> dict[tuple[int, int], tuple[int, ...]]:
     """Scratch by the table, and by running alone each operator the table does not cover.
 
-    An operator that the interpreter refuses is left out: the model cannot run there either.
+    Operators of a kind that the interpreter refuses are left out: the model cannot run there.
     """
     found: dict[tuple[int, int], tuple[int, ...]] = {}
+    refused: set[str] = set()
     for (number, at), sizes in table_scratch(model, target).items():
         if sizes is not None:
             found[number, at] = sizes
             continue
+        name = operator_name(model, model.subgraphs[number].operators[at])
+        if name in refused:
+            continue
         try:
             found[number, at] = (measure_need(model, number, at).scratch,)
         except RunFailed:
-            continue
+            refused.add(name)
     return found

@@ -1,0 +1,359 @@
+"""The judge of a file's own layout: every value is where it is read, whoever placed it.
+
+A file with offsets tells the interpreter where to put tensors, and the interpreter believes it:
+overlapping live tensors and operators out of order run without complaint and give wrong numbers.
+This judge plays the file through a map of memory, operator by operator. Tensors without an
+offset and kernel scratch lie where the model of the allocator says. It knows no plan and shares
+no code with the planner; which results may lie over an operand is the registry's and the
+target's fact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from peakfold.analysis import Facts, op_facts
+from peakfold.errors import ModelError
+from peakfold.frontends import load
+from peakfold.frontends.tflite_file import read_tflite
+from peakfold.frontends.tflite_names import names_of_model
+from peakfold.ir import Graph, Op
+from peakfold.ir.graph import walk_regions
+from peakfold.planning.verify import Check
+from peakfold.runtimes.tflite.allocator import ONLINE, predict
+from peakfold.runtimes.tflite.schema import (
+    Model,
+    called_subgraphs,
+    classes,
+    indices,
+    offline_offsets,
+    operator_code,
+    operator_name,
+    parse_model,
+    tensor_bytes,
+)
+from peakfold.runtimes.tflite.scratch import known_scratch
+from peakfold.target import load_target
+
+Where = tuple[int, int]
+NAME = "offsets in the file"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A graph's op behind a file's operator, with what it may do."""
+
+    graph: Graph
+    op: Op
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes of a tensor in the arena."""
+
+    start: int
+    stop: int
+
+    def meets(self, other: _Range) -> bool:
+        return self.start < other.stop and other.start < self.stop
+
+
+class _Wrong(Exception):
+    """What is wrong with the layout, in words."""
+
+
+def judge_file(path: Path) -> Check:
+    """Whether the interpreter would compute the right numbers in the layout of this file.
+
+    Args:
+        path: a .tflite file, with or without a table of offsets.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    model = parse_model(path.read_bytes(), str(path))
+    try:
+        table = offline_offsets(model)
+        placed = 0 if table is None else sum(offset != ONLINE for offset in table)
+        head = _Player(model, _facts(path)).play()
+    except (_Wrong, ModelError) as wrong:  # operators out of order are no graph
+        return Check(NAME, ok=False, detail=str(wrong))
+    return Check(
+        NAME, ok=True,
+        detail=f"{placed} tensors placed by the file; every operator reads the values the graph "
+        f"means, in {head} bytes",
+    )  # fmt: skip
+
+
+def _facts(path: Path) -> dict[Where, _Known]:
+    names = names_of_model(read_tflite(path))
+    target = load_target("tflm")
+    return {
+        names.op_at[op.name]: _Known(graph, op, op_facts(graph, op, target))
+        for graph in walk_regions(load(path).graph)
+        for op in graph.ops
+        if op.name in names.op_at
+    }
+
+
+_Claim = tuple[Where, int]
+"""A value and the address of its first byte."""
+
+
+class _Memory:
+    """Which values each byte holds: disjoint ranges, each with everything that is true of it.
+
+    A kernel that copies bytes onto themselves makes them a byte of its result, too, and they
+    stay what they were.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[tuple[int, int, frozenset[_Claim]]] = []
+
+    def write(self, where: _Range, value: Where | None, unchanged: Sequence[_Range] = ()) -> None:
+        """From now on these bytes are this value's (`None` = nobody's).
+
+        Args:
+            where: all of them.
+            value: what they hold.
+            unchanged: which of them already held these very bits.
+        """
+        mine: frozenset[_Claim] = (
+            frozenset() if value is None else frozenset({(value, where.start)})
+        )
+        cuts = {where.start, where.stop}
+        for place in unchanged:
+            cuts.update((max(place.start, where.start), min(place.stop, where.stop)))
+        after = []
+        for start, stop, claims in self.held:
+            for low, high in _pieces(start, stop, cuts):
+                inside = where.start <= low < where.stop
+                if not inside:
+                    after.append((low, high, claims))
+                elif any(place.start <= low < place.stop for place in unchanged):
+                    after.append((low, high, claims | mine))
+        covered = sorted((low, high) for low, high, _ in after if where.start <= low < where.stop)
+        at = where.start
+        for low, high in [*covered, (where.stop, where.stop)]:
+            if at < low:
+                after.append((at, low, mine))
+            at = max(at, high)
+        self.held = after
+
+    def lost(self, where: _Range, value: Where) -> Where | bool | None:
+        """Who holds a byte that should be this value's; false when all is well."""
+        found = 0
+        for start, stop, claims in self.held:
+            common = min(stop, where.stop) - max(start, where.start)
+            if common <= 0:
+                continue
+            if (value, where.start) not in claims:
+                return min(claims)[0] if claims else None
+            found += common
+        return False if found == where.stop - where.start else None
+
+
+def _pieces(start: int, stop: int, cuts: set[int]) -> Iterable[tuple[int, int]]:
+    edges = [start, *sorted(cut for cut in cuts if start < cut < stop), stop]
+    return itertools.pairwise(edges)
+
+
+class _Player:
+    def __init__(self, model: Model, known: dict[Where, _Known]) -> None:
+        self.model = model
+        self.known = known
+        prediction = predict(model, known_scratch(model))
+        self.head = prediction.head
+        self.at: dict[Where, _Range] = {}
+        self.scratch: dict[Where, list[_Range]] = {}
+        for request, offset in zip(prediction.requests, prediction.offsets, strict=True):
+            if request.operator >= 0:
+                owner = request.subgraph, request.operator
+                place = _Range(offset, offset + request.size)
+                self.scratch.setdefault(owner, []).append(place)
+                continue
+            tensor = model.subgraphs[request.subgraph].tensors[request.tensor]
+            size = tensor_bytes(tensor) or 0
+            self.at[request.subgraph, request.tensor] = _Range(offset, offset + size)
+        self.memory = _Memory()
+        # Operands that nothing makes are an operator's own memory, as compilers lay it out.
+        self.loose = {
+            (number, tensor)
+            for number, graph in enumerate(model.subgraphs)
+            for op in graph.operators or ()
+            for tensor in indices(op.inputs)
+        } - {
+            (number, tensor)
+            for number, graph in enumerate(model.subgraphs)
+            for makers in (graph.inputs, *(op.outputs for op in graph.operators or ()))
+            for tensor in indices(makers)
+        }
+
+    def play(self) -> int:
+        """Run the main graph; bytes of the arena.
+
+        Raises:
+            _Wrong: the first value that is not where it is read.
+        """
+        if any(place.start < 0 for place in self.at.values()):
+            raise _Wrong("a tensor is placed before the arena's first byte")
+        self._variables()
+        main = self.model.subgraphs[0]
+        for tensor in indices(main.inputs):
+            self._write(0, tensor)
+        self._run(0)
+        for tensor in indices(main.outputs):
+            self._read(0, tensor, "the caller")
+        for where in self.kept:
+            self._read(*where, "the next run")
+        return self.head
+
+    def _variables(self) -> None:
+        """Variables with an offset live in the arena for ever."""
+        self.kept = []
+        table = offline_offsets(self.model)
+        for number, graph in enumerate(self.model.subgraphs):
+            for at, tensor in enumerate(graph.tensors or ()):
+                if not tensor.isVariable:
+                    continue
+                if (number, at) in self.at:
+                    self.kept.append((number, at))
+                    self._write(number, at)
+                elif number and table is not None and table[at] != ONLINE:
+                    # Its allocator looks up variables of every subgraph in the first one's rows.
+                    raise _Wrong(f"variable {at} of subgraph {number} would get no memory")
+
+    def _run(self, number: int) -> None:
+        for at, op in enumerate(self.model.subgraphs[number].operators or ()):
+            self._operator(number, at, op)
+
+    def _operator(self, number: int, at: int, op: object) -> None:
+        who = f"operator {at} ({operator_name(self.model, op)})"
+        who += f" of subgraph {number}" if number else ""
+        operands, results = indices(op.inputs), indices(op.outputs)  # type: ignore[attr-defined]
+        for tensor in operands:
+            self._read(number, tensor, who)
+        placed = [t for t in results if (number, t) in self.at]
+        for result in placed:
+            self._check_result(number, at, who, operands, results.index(result), result)
+        for scratch in self.scratch.get((number, at), ()):
+            for tensor in (*operands, *results):
+                if (number, tensor) in self.at and scratch.meets(self.at[number, tensor]):
+                    raise _Wrong(f"{who} has its scratch in tensor {self._name(number, tensor)}")
+            self.memory.write(scratch, None)
+        self._call(number, op, who, (*operands, *results))
+        for tensor in placed:
+            repeats = self._unchanged(number, at, operands, results.index(tensor))
+            self.memory.write(self.at[number, tensor], (number, tensor), repeats)
+        for tensor in placed:
+            self._read(number, tensor, f"whoever reads the results of {who}")
+
+    def _unchanged(
+        self, number: int, at: int, operands: Sequence[int], position: int
+    ) -> list[_Range]:
+        """Operands that lie where the operator copies their very bytes to."""
+        known = self.known.get((number, at))
+        if known is None:
+            return []
+        target = self.at[number, indices(self._op(number, at).outputs)[position]]  # type: ignore[attr-defined]
+        return [
+            source
+            for slot, tensor in enumerate(operands)
+            if (source := self.at.get((number, tensor))) is not None
+            and any(rule(known, slot, position, source, target) for rule in (_view, _part))
+        ]
+
+    def _op(self, number: int, at: int) -> object:
+        found: object = self.model.subgraphs[number].operators[at]
+        return found
+
+    def _check_result(
+        self, number: int, at: int, who: str, operands: Sequence[int], position: int, result: int
+    ) -> None:
+        target = self.at[number, result]
+        for slot, tensor in enumerate(operands):
+            source = self.at.get((number, tensor))
+            if source is None or not source.meets(target):
+                continue
+            known = self.known.get((number, at))
+            if known is None or not _may_meet(known, slot, position, source, target):
+                raise _Wrong(
+                    f"{who} writes {self._name(number, result)} over {self._name(number, tensor)}, "
+                    "which it still reads"
+                )
+
+    def _call(self, number: int, op: object, who: str, own: Sequence[int]) -> None:
+        called = called_subgraphs(self.model, op)
+        mine = [self.at[number, tensor] for tensor in own if (number, tensor) in self.at]
+        for inner in called:
+            for at in range(len(self.model.subgraphs[inner].tensors or ())):
+                place = self.at.get((inner, at))
+                if place is not None and any(place.meets(other) for other in mine):
+                    raise _Wrong(f"{who} shares bytes with {self._name(inner, at)}, which it runs")
+        loops = operator_code(self.model, op) == classes().BuiltinOperator.WHILE
+        for inner in called * 2 if loops else called:
+            graph = self.model.subgraphs[inner]
+            for tensor in indices(graph.inputs):
+                self._write(inner, tensor)
+            self._run(inner)
+            for tensor in indices(graph.outputs):
+                self._read(inner, tensor, who)
+
+    def _write(self, number: int, tensor: int) -> None:
+        place = self.at.get((number, tensor))
+        if place is not None:
+            self.memory.write(place, (number, tensor))
+
+    def _read(self, number: int, tensor: int, who: str) -> None:
+        place = self.at.get((number, tensor))
+        variable = tensor >= 0 and self.model.subgraphs[number].tensors[tensor].isVariable
+        if place is None or ((number, tensor) in self.loose and not variable):
+            return
+        lost = self.memory.lost(place, (number, tensor))
+        if lost is False:
+            return
+        name = self._name(number, tensor)
+        if isinstance(lost, tuple) and lost != (number, tensor):
+            raise _Wrong(f"{who} reads {name}, and finds {self._name(*lost)} in its place")
+        raise _Wrong(f"{who} reads {name}, which is not made or was overwritten")
+
+    def _name(self, number: int, tensor: int) -> str:
+        name = self.model.subgraphs[number].tensors[tensor].name
+        shown = name.decode("utf-8", "replace") if name else "without a name"
+        return f"tensor {tensor} ({shown})"
+
+
+def _may_meet(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+    """Whether a kernel may write a result where this operand lies."""
+    return any(rule(known, slot, position, source, target) for rule in _RULES)
+
+
+def _view(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+    """A result that repeats bytes of the operand in their place."""
+    return any(
+        (view.output, view.input) == (position, slot) and target.start == source.start + view.offset
+        for view in known.facts.views
+    )
+
+
+def _part(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+    """An operand that lies where the result wants its bytes."""
+    return position == 0 and any(
+        part.input == slot and source.start == target.start + part.offset
+        for part in known.facts.parts
+    )
+
+
+def _in_place(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+    """An element-wise result over an operand of its size and element width."""
+    if position or slot not in known.facts.inplace or source != target:
+        return False
+    a, b = known.graph[known.op.inputs[slot]], known.graph[known.op.outputs[0]]
+    return a.dtype.bits == b.dtype.bits and (known.facts.renames or a.shape == b.shape)
+
+
+_RULES = (_view, _part, _in_place)

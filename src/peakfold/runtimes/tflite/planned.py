@@ -1,0 +1,117 @@
+"""A plan as edits of the file it was made for: the bridge between graph names and file indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from peakfold.errors import InvalidPlan
+from peakfold.frontends.tflite_file import read_tflite
+from peakfold.frontends.tflite_names import Names, names_of_model
+from peakfold.ir import Graph
+from peakfold.planning import Plan
+from peakfold.runtimes.tflite.allocator import predict
+from peakfold.runtimes.tflite.rewrite import Edit, rewrite_all
+from peakfold.runtimes.tflite.schema import Model, parse_model
+from peakfold.runtimes.tflite.scratch import known_scratch
+from peakfold.transform import replay
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Applied:
+    """A file that carries a plan.
+
+    Attributes:
+        data: its bytes.
+        head: bytes of the arena head it will need, by the model of the allocator.
+        unplanned: the same for the file with the same constants folded, and no plan.
+        obeys: whether it carries the plan; false when the interpreter's own is no worse, so that
+            the file was left as the interpreter would have it.
+    """
+
+    data: bytes
+    head: int
+    unplanned: int
+    obeys: bool
+
+
+def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
+    """Write a plan into its model's file.
+
+    Args:
+        path: the file.
+        graph: as loaded from it, with the plan's bindings.
+        plan: one that the judges passed.
+
+    Raises:
+        InvalidPlan: the plan asks for what a file cannot say.
+        ModelError: the file holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
+    _check(plan)
+    names = names_of_model(read_tflite(path))
+    work = replay(graph, plan.recipe)
+    data = path.read_bytes()
+    edits = [
+        Edit(order=_kept(work, names), offsets={}),
+        Edit(order=_order(work, plan, names), offsets=_offsets(plan, names)),
+    ]
+    plain, planned = rewrite_all(data, edits, str(path))
+    before, after = _head(parse_model(plain)), _head(parse_model(planned))
+    if after > before:
+        return Applied(plain, before, before, obeys=False)
+    return Applied(planned, after, before, obeys=True)
+
+
+def _check(plan: Plan) -> None:
+    if plan.mode != "arena":
+        raise InvalidPlan(f"a file carries offsets, and mode {plan.mode} has none",
+                          hint="plan with --mode arena")  # fmt: skip
+    if plan.target != "tflm":
+        raise InvalidPlan(f"the plan is for target {plan.target}", hint="plan with --target tflm")
+    if plan.lanes != 1:
+        raise InvalidPlan("the interpreter runs one operator at a time", hint="plan with --lanes 1")
+    if plan.bindings.shapes or plan.bindings.dims:
+        raise InvalidPlan("the plan is for other shapes than the file states")
+    if plan.copies:
+        raise InvalidPlan(f"output {plan.copies[0]!r} needs a copy that no operator makes")
+
+
+def _kept(work: Graph, names: Names) -> dict[int, list[int]]:
+    """Operators of the main graph that are left after folding, in file order."""
+    return {0: sorted(_index(op.name, names, 0) for op in work.ops)}
+
+
+def _order(work: Graph, plan: Plan, names: Names) -> dict[int, list[int]]:
+    """The plan's order of operators per subgraph; bodies that several operators run keep theirs."""
+    orders = {0: [_index(work.ops[at].name, names, 0) for at in plan.order]}
+    seen: dict[int, int] = {}
+    for body in plan.bodies:
+        inner = work.ops[body.op].regions[body.region].graph
+        if not inner.ops:
+            continue
+        number = names.op_at[inner.ops[0].name][0]
+        seen[number] = seen.get(number, 0) + 1
+        orders[number] = [_index(inner.ops[at].name, names, number) for at in body.plan.order]
+    return {number: order for number, order in orders.items() if seen.get(number, 0) < 2}
+
+
+def _index(name: str, names: Names, subgraph: int) -> int:
+    found = names.op_at.get(name)
+    if found is None or found[0] != subgraph:
+        raise InvalidPlan(f"op {name!r} is no operator of the file: a step of the recipe made it")
+    return found[1]
+
+
+def _offsets(plan: Plan, names: Names) -> dict[tuple[int, int], int]:
+    """Of every tensor of the main graph; tensors of bodies are left to the interpreter."""
+    return {
+        names.tensor_at[place.tensor]: buffer.offset + place.offset
+        for buffer in plan.buffers
+        if buffer.what == "tensor"
+        for place in buffer.tensors
+    }
+
+
+def _head(model: Model) -> int:
+    return predict(model, known_scratch(model)).head
