@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from peakfold.planning import Plan as Plan
     from peakfold.planning import PlanOptions as PlanOptions
     from peakfold.planning import Summary as Summary
-    from peakfold.reports.face import cost as cost
-    from peakfold.reports.face import inspect as inspect
-    from peakfold.reports.face import load as load
     from peakfold.reports.face import plan as plan
     from peakfold.reports.face import verify as verify
+    from peakfold.reports.inspecting import cost as cost
+    from peakfold.reports.inspecting import inspect as inspect
+    from peakfold.reports.inspecting import load as load
 
     __version__: str
 
 _HOME = {
-    "cost": "reports.face", "inspect": "reports.face", "load": "reports.face",
+    "cost": "reports.inspecting", "inspect": "reports.inspecting", "load": "reports.inspecting",
     "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",

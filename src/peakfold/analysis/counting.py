@@ -71,10 +71,9 @@ class _Counter:
         self.ledger = ledger
 
     def count(self, graph: Graph, scope: Scope) -> Cost:
-        moved = moves_of(graph, self.table)
-        ops = tuple(
-            self._op(graph, op, one, scope) for op, one in zip(graph.ops, moved, strict=True)
-        )
+        contexts = [context(op, graph.by_name) for op in graph.ops]
+        moved = moves_of(graph, self.table, contexts)
+        ops = tuple(self._op(ctx, one, scope) for ctx, one in zip(contexts, moved, strict=True))
         batch, batch_from = _batch(graph, self.options)
         return Cost(
             name=graph.name,
@@ -87,9 +86,9 @@ class _Counter:
             open_loops=_open_loops(ops),
         )
 
-    def _op(self, graph: Graph, op: Op, moved: Moves, scope: Scope) -> OpCost:
+    def _op(self, ctx: Context, moved: Moves, scope: Scope) -> OpCost:
+        op = ctx.op
         spec = lookup(op.kind, self.table)
-        ctx = context(op, graph.by_name)
         stored = self.ledger.take(scope, op) if not op.regions else {}
         weights = stored.pop("weight", 0)
         engine = spec.engine_if(ctx) if spec.engine_if is not None else spec.engine

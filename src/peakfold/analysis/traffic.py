@@ -16,7 +16,7 @@ and join none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from peakfold.ir import Graph, Op, Role, Tensor, ViewFact
@@ -57,12 +57,15 @@ def data_operands(op: Op) -> tuple[str, ...]:
     )
 
 
-def moves_of(graph: Graph, table: Mapping[str, OpSpec]) -> list[Moves]:
+def moves_of(
+    graph: Graph, table: Mapping[str, OpSpec], contexts: Sequence[Context] | None = None
+) -> list[Moves]:
     """Memory access of every op of a graph; ops with bodies move nothing themselves.
 
     Args:
         graph: sizes that are not known give `None`.
         table: the registry.
+        contexts: of every op, where they exist already.
 
     Example:
         >>> from peakfold.ir import parse_graph
@@ -72,7 +75,7 @@ def moves_of(graph: Graph, table: Mapping[str, OpSpec]) -> list[Moves]:
         >>> [(m.unfused.total, m.fused.total) for m in moves_of(g, REGISTRY)]
         [(48, 32), (32, 16)]
     """
-    facts = [_Fact(graph, op, lookup(op.kind, table)) for op in graph.ops]
+    facts = _facts(graph, table, contexts)
     users = _Users(graph, facts)
     unfused = [_unfused(fact, users) for fact in facts]
     fused = _fused(facts, unfused, users)
@@ -90,8 +93,16 @@ def fusion_groups(graph: Graph, table: Mapping[str, OpSpec]) -> list[int]:
         >>> fusion_groups(g, REGISTRY)
         [0, 0]
     """
-    facts = [_Fact(graph, op, lookup(op.kind, table)) for op in graph.ops]
+    facts = _facts(graph, table, None)
     return _groups(facts, _Users(graph, facts))
+
+
+def _facts(
+    graph: Graph, table: Mapping[str, OpSpec], contexts: Sequence[Context] | None
+) -> list[_Fact]:
+    if contexts is None:
+        contexts = [context(op, graph.by_name) for op in graph.ops]
+    return [_Fact(graph, ctx, lookup(ctx.op.kind, table)) for ctx in contexts]
 
 
 class _Fact:
@@ -99,9 +110,9 @@ class _Fact:
 
     __slots__ = ("ctx", "elementwise", "op", "reads", "spec", "views", "writes")
 
-    def __init__(self, graph: Graph, op: Op, spec: OpSpec) -> None:
-        self.op, self.spec = op, spec
-        self.ctx: Context = context(op, graph.by_name)
+    def __init__(self, graph: Graph, ctx: Context, spec: OpSpec) -> None:
+        self.op = op = ctx.op
+        self.ctx, self.spec = ctx, spec
         tensors = graph.by_name
         self.reads: list[Tensor] = [tensors[name] for name in data_operands(op)]
         self.views = self._views()
@@ -196,9 +207,10 @@ def _in_part(fact: _Fact, users: _Users) -> bool:
 def _sum(tensors: list[Tensor]) -> int | None:
     total = 0
     for tensor in tensors:
-        if tensor.nbytes is None:
+        nbytes = tensor.nbytes
+        if nbytes is None:
             return None
-        total += tensor.nbytes
+        total += nbytes
     return total
 
 

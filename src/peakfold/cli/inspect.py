@@ -12,8 +12,8 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
-    from peakfold.reports.results import InspectReport
-    from peakfold.reports.terminal import TableChoice
+    from peakfold.reports.cost_results import InspectReport
+    from peakfold.reports.inspect_text import TableChoice
 
 
 @opt.verb("inspect", example="peakfold inspect model.onnx --dim batch=1 --by scope --top 20")
@@ -91,15 +91,15 @@ def command(  # one parameter a flag
         {"csv": csv, "markdown": markdown}, force=force, inputs=(model,), json=as_json
     )
     from peakfold.frontends import Bindings, load
-    from peakfold.reports import face
-    from peakfold.reports.terminal import TableChoice
+    from peakfold.reports import inspecting
+    from peakfold.reports.inspect_text import TableChoice
 
     choice = TableChoice(
         by=flags["by"], sort=flags["sort"], rate=flags["rate"],
         top=None if flags["every_op"] else flags["top"],
     )  # fmt: skip
     with working("reading the model", quiet=quiet):
-        report = face.inspect(
+        report = inspecting.inspect(
             load(model, Bindings.parse(dims, shapes)), target=flags["target"],
             fold=not flags["no_fold"], fold_weights=flags["fold_weights"],
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),

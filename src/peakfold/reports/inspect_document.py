@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from peakfold.analysis import Cost, OpCost, Total
 from peakfold.ir import Role
 from peakfold.reports.breakdown import Breakdown, OpAccount
+from peakfold.reports.inspect_text import ModelFacts
 from peakfold.reports.payload import (
     BodyRecord,
     DynamicRecord,
@@ -20,7 +21,6 @@ from peakfold.reports.payload import (
     UnsupportedKind,
     schema_name,
 )
-from peakfold.reports.terminal import ModelFacts
 
 
 def inspect_document(

@@ -1,0 +1,168 @@
+"""`peakfold.load`, `cost` and `inspect`: from a model to what it costs, without any planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from peakfold.analysis import CostOptions, Index, cost_of, op_facts, unsupported
+from peakfold.errors import UsageError
+from peakfold.frontends import Bindings, Loaded
+from peakfold.frontends import load as load_file
+from peakfold.ir import Graph
+from peakfold.ops import REGISTRY, Context, OpSpec, lookup, register
+from peakfold.reports.breakdown import break_down
+from peakfold.reports.cost_results import CostReport, InspectReport
+from peakfold.reports.inspect_text import ModelFacts
+from peakfold.target import load_target
+from peakfold.transform import Fold
+
+Model = str | Path | Graph | Loaded
+Handler = OpSpec | Callable[[Context], int | None]
+
+
+def load(
+    path: str | Path,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read a model file (``.onnx``, ``.tflite`` or ``.pf``).
+
+    Args:
+        path: the file.
+        dims: numbers for symbolic dimensions, as ``--dim`` takes them.
+        shapes: shapes by tensor name as ``--shape`` takes them: ``"1x3x224x224"``.
+
+    Raises:
+        UsageError: no such file, unknown format, or a name the model does not have.
+        ModelError: the file is broken, with the op or tensor at fault.
+    """
+    bindings = Bindings.parse(
+        [f"{name}={number}" for name, number in (dims or {}).items()],
+        [f"{name}={shape}" for name, shape in (shapes or {}).items()],
+    )
+    return load_file(path, bindings)
+
+
+def inspect(
+    model: Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+    target: str = "generic",
+    fold: bool = True,
+    fold_weights: bool = False,
+    handlers: Mapping[str, Handler] | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of CostOptions, checked below
+) -> InspectReport:
+    """What a model costs, and where its memory goes, by role and by op.
+
+    Args:
+        model: a path, a graph, or what `load` returned.
+        dims: as `load` takes them; only with a path.
+        shapes: likewise.
+        target: whose rules decide what is known of kernel scratch.
+        fold: as in a plan.
+        fold_weights: as in a plan.
+        handlers: as `cost` takes them.
+        options: fields of `peakfold.analysis.CostOptions`.
+
+    Raises:
+        UsageError: an unknown target, option or name.
+        ModelError: the model cannot be read, or a size is not known.
+    """
+    loaded = loaded_from(model, dims, shapes)
+    rules = load_target(target)
+    graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
+    index = Index.of(graph)
+    found = break_down(index, [op_facts(graph, op, rules) for op in graph.ops])
+    table = _table(handlers)
+    counts = cost_of(graph, _cost_options(options), table=table, original=loaded.graph)
+    facts = ModelFacts(
+        name=called(loaded),
+        format=graph.source or "pf",
+        ops=len(graph.ops),
+        tensors=len(graph.tensors),
+        folded=len(loaded.graph.ops) - len(graph.ops),
+    )
+    strangers = {kind: n for kind, n in unsupported(graph).items() if kind not in table}
+    return InspectReport(facts, found, counts, strangers, graph.notes)
+
+
+def cost(
+    model: Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+    fold: bool = True,
+    handlers: Mapping[str, Handler] | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of CostOptions, checked below
+) -> CostReport:
+    """What a model costs: MACs, FLOPs, parameters, memory access, per op, scope and kind.
+
+    Args:
+        model: a path, a graph, or what `load` returned.
+        dims: as `load` takes them; only with a path.
+        shapes: likewise.
+        fold: count what is computed before the run as done.
+        handlers: rows of your own by op kind, in place of the registry's: an `OpSpec`, or a
+            function from `peakfold.ops.Context` to MACs.
+        options: fields of `peakfold.analysis.CostOptions`: `causal`, `trips`, `batch`.
+
+    Raises:
+        UsageError: an unknown option or name.
+        ModelError: the model cannot be read.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: float32[8]\\n"
+        ...                 "y: float32[8] = warp(x)\\noutput y")
+        >>> cost(g, handlers={"warp": lambda ctx: 64}).total().figures.macs
+        64
+    """
+    loaded = loaded_from(model, dims, shapes)
+    graph = Fold()(loaded.graph) if fold else loaded.graph
+    found = cost_of(graph, _cost_options(options), table=_table(handlers), original=loaded.graph)
+    return CostReport(found, called(loaded))
+
+
+def _table(handlers: Mapping[str, Handler] | None) -> Mapping[str, OpSpec]:
+    table = REGISTRY
+    for kind, row in (handlers or {}).items():
+        if isinstance(row, OpSpec):
+            table = register(table, kind, row)
+        else:
+            table = register(table, kind, lookup(kind), macs=row, known=True)
+    return table
+
+
+def _cost_options(options: Mapping[str, Any]) -> CostOptions:
+    known = {item.name for item in fields(CostOptions)}
+    for name in options:
+        if name not in known:
+            hint = f"known: {', '.join(sorted(known))}"
+            raise UsageError(f"there is no option {name!r}", hint=hint)
+    return CostOptions(**options)
+
+
+def loaded_from(
+    model: Model, dims: Mapping[str, int] | None, shapes: Mapping[str, str] | None
+) -> Loaded:
+    """A model given in any of its forms.
+
+    Raises:
+        UsageError: `dims` or `shapes` beside something that is loaded already.
+    """
+    if isinstance(model, str | Path):
+        return load(model, dims=dims, shapes=shapes)
+    if dims or shapes:
+        raise UsageError("dims and shapes go with a path", hint="pass them to peakfold.load")
+    return model if isinstance(model, Loaded) else Loaded(model, Bindings(), "")
+
+
+def called(loaded: Loaded) -> str:
+    """The file's name, or else the graph's: exporters call every graph alike."""
+    return Path(loaded.path).name or loaded.graph.name
