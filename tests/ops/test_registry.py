@@ -108,6 +108,8 @@ def test_flags_of_well_known_kinds():
     assert {kind for kind in KINDS if not lookup(kind).pure} - set(training) == {
         "bernoulli", "bias_dropout", "dropout", "if", "loop", "multinomial", "random_normal",
         "random_normal_like", "random_uniform", "random_uniform_like", "scan", "sequence_map",
+        # torch's
+        "random_dropout", "random_fill",
         # TFLite's
         "assign_variable", "call", "call_once", "case", "hashtable", "hashtable_find",
         "hashtable_import", "hashtable_size", "random_standard_normal", "read_variable",

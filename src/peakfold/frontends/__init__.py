@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph, parse_graph
 
-FORMATS = (".onnx", ".tflite", ".pf")
+FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
+_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +33,30 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
     """Read a model file.
 
     Args:
-        path: a ``.onnx``, ``.tflite`` or ``.pf`` file.
+        path: a ``.onnx``, ``.tflite``, ``.pf`` or ``.pt2`` file, or ``package.module:callable``.
         bindings: numbers for symbolic dimensions and unknown shapes.
 
     Raises:
         UsageError: no such file, an unknown format, or bindings that name nothing.
         ModelError: the file is broken, with the op or tensor at fault.
     """
-    path = Path(path)
     bindings = bindings or Bindings()
+    if _CALLABLE.fullmatch(str(path)):
+        from peakfold.frontends.torch_load import load_callable
+
+        graph, bindings = load_callable(str(path), bindings)
+        check_graph(graph)
+        return Loaded(graph, bindings, str(path))
+    path = Path(path)
     if path.suffix not in FORMATS:
         raise UsageError(
             f"unknown model format {path.suffix!r}", where=str(path),
-            hint=f"known: {', '.join(FORMATS)}",
+            hint=f"known: {', '.join(FORMATS)}, package.module:callable",
         )  # fmt: skip
     if not path.is_file():
         raise UsageError("no such file", where=str(path))
     try:
-        read = {".onnx": _load_onnx, ".tflite": _load_tflite}.get(path.suffix, _load_text)
-        graph, bindings = read(path, bindings)
+        graph, bindings = _READERS[path.suffix](path, bindings)
         check_graph(graph)
     except RecursionError:
         raise ModelError("it nests too deeply", where=str(path)) from None
@@ -84,5 +91,13 @@ def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
         raise ModelError(f"cannot read it as text: {error}") from None
     return bind_shapes(parse_graph(text, str(path)), bindings)
 
+
+def _load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    from peakfold.frontends.torch_load import load_program
+
+    return load_program(path, bindings)
+
+
+_READERS = {".onnx": _load_onnx, ".tflite": _load_tflite, ".pf": _load_text, ".pt2": _load_program}
 
 __all__ = ["FORMATS", "Bindings", "GivenShape", "Loaded", "load"]

@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from peakfold.ir.graph import Op, Tensor
 from peakfold.ops import (
+    aten_linear,
+    aten_math,
+    aten_storage,
     attention,
     contrib,
     contrib_attention,
@@ -73,6 +76,9 @@ def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
 
 
 REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
+    aten_linear.ROWS,
+    aten_math.ROWS,
+    aten_storage.ROWS,
     attention.ROWS,
     contrib.ROWS,
     contrib_attention.ROWS,

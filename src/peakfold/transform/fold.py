@@ -38,7 +38,12 @@ class Fold:
     weights: bool = False
 
     def __call__(self, graph: Graph) -> Graph:
-        """The folded graph; the same graph when there is nothing to fold."""
+        """The folded graph; the same graph when there is nothing to fold.
+
+        A torch program is left alone: what it computes at run time it computes at run time.
+        """
+        if graph.source == "torch":
+            return graph
         return _Folder(graph, self).run()
 
 

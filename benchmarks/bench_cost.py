@@ -1,0 +1,176 @@
+"""Multiply-accumulates and parameters of torchvision and timm models against a recount.
+
+Runs in an environment of its own (`make bench-cost` creates it: torch 2.14.1, torchvision
+0.29.1, timm 1.0.31). Every model is built without memory, captured by peakfold's torch front
+end, and compared integer by integer with `../shared/data/{torchvision,timm}/recount.csv`, which
+an independent dispatch-level counter made. Results are appended model by model, so that a run
+that was stopped goes on; `--table` writes the committed table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PAGE = ROOT / "docs" / "benchmarks" / "cost.md"
+TABLE = ROOT / "docs" / "benchmarks" / "cost.csv"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a recount."""
+
+    source: str
+    model: str
+    size: int
+    frames: int
+    macs: int
+    params: int | None
+
+    @property
+    def key(self) -> str:
+        return f"{self.source}/{self.model}/{self.size}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What peakfold counts; `error` says why it does not."""
+
+    key: str
+    want_macs: int
+    want_params: int | None
+    macs: int | None = None
+    params: int | None = None
+    ops: int = 0
+    unknown: str = ""
+    seconds: float = 0.0
+    route: str = ""
+    error: str = ""
+
+
+def torchvision_cases() -> Iterator[Case]:
+    """Every entry of the recount, an architecture and size once."""
+    folder = DATA / "torchvision"
+    with (folder / "weights_meta.csv").open() as file:
+        meta = {(row["model"], row["weights"]): row for row in csv.DictReader(file)}
+    seen: set[str] = set()
+    with (folder / "recount.csv").open() as file:
+        for row in csv.DictReader(file):
+            about = meta[row["model"], row["weights"]]
+            size = int(about["crop_size"].strip("()").split(",")[0])
+            macs = round(float(row["recounted_gmacs"]) * 1e9)
+            frames = int(row["frames"] or 0)
+            case = Case("torchvision", row["model"], size, frames, macs, int(about["num_params"]))
+            if case.key not in seen:
+                seen.add(case.key)
+                yield case
+
+
+def timm_cases() -> Iterator[Case]:
+    """Every row of the recount."""
+    with (DATA / "timm" / "recount.csv").open() as file:
+        for row in csv.DictReader(file):
+            yield Case("timm", row["model"], int(row["img_size"]), 0, int(row["macs"]),
+                       int(row["params"]))  # fmt: skip
+
+
+def build(case: Case):
+    """A module without memory and its input."""
+    import torch
+
+    with torch.device("meta"):
+        if case.source == "torchvision":
+            import torchvision
+
+            module = torchvision.models.get_model(case.model)
+            shape = (1, 3, case.frames, case.size, case.size) if case.frames else (
+                1, 3, case.size, case.size)  # fmt: skip
+        else:
+            import timm
+
+            module = timm.create_model(case.model)
+            usual = module.default_cfg.get("input_size", (3, case.size, case.size))
+            if usual[-1] != case.size:
+                module = sized(case)
+            shape = (1, usual[0], case.size, case.size)
+        return module.eval(), torch.randn(shape)
+
+
+def sized(case: Case):
+    """A timm model for another image size, where it takes one."""
+    import timm
+
+    try:
+        return timm.create_model(case.model, img_size=case.size)
+    except TypeError:
+        return timm.create_model(case.model)
+
+
+def count(case: Case, route: str) -> Result:
+    """Capture a model and add up what the registry says."""
+    from peakfold.frontends.torch_module import capture
+    from peakfold.ops import context, lookup
+
+    start = time.process_time()
+    plain = Result(case.key, case.macs, case.params, route=route)
+    try:
+        module, example = build(case)
+        graph = capture(module, (example,), route=route)
+    except Exception as error:  # every failure is a row of the table
+        return Result(**{**asdict(plain), "error": f"{type(error).__name__}: {error}"[:300]})
+    total, unknown = 0, set()
+    for op in graph.ops:
+        row = lookup(op.kind)
+        macs = row.macs(context(op, graph.by_name)) if row.macs else None
+        if macs is None:
+            unknown.add(op.kind)
+        total += macs or 0
+    params = sum(t.elements or 0 for t in graph.tensors if t.role.value == "parameter")
+    return Result(
+        case.key, case.macs, case.params, total, params, len(graph.ops),
+        " ".join(sorted(unknown)), round(time.process_time() - start, 2), route,
+    )  # fmt: skip
+
+
+def run(cases: list[Case], out: Path, route: str) -> None:
+    """Count what the file does not hold yet."""
+    done = {json.loads(line)["key"] for line in out.read_text().splitlines()} if out.exists() else ()
+    todo = [case for case in cases if case.key not in done]
+    print(f"{len(todo)} of {len(cases)} models to do", file=sys.stderr)
+    with out.open("a") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for at, case in enumerate(todo):
+            result = count(case, route)
+            file.write(json.dumps(asdict(result)) + "\n")
+            file.flush()
+            if result.macs != result.want_macs or result.params != result.want_params:
+                print(f"{at} {result}", file=sys.stderr)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/cost.jsonl")
+    parser.add_argument("--route", choices=("export", "trace"), default="export")
+    parser.add_argument("--only", choices=("torchvision", "timm"))
+    parser.add_argument("--limit", type=int, help="as many models, taken evenly from all families")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    cases = [*torchvision_cases(), *timm_cases()]
+    cases = [case for case in cases if options.only in (None, case.source)]
+    random.Random(0).shuffle(cases)
+    run(cases[: options.limit], options.out, options.route)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Calls of ATen operators, in program order -> a `Graph` of values.
+
+Torch programs write in place and look at one storage through many tensors; the IR has values.
+Every write makes a new version of what it wrote, and who reads another tensor of that storage
+later reads it after the write (an `after_write` op, free, where the two are not the same
+bytes). Which results lie in which operand's bytes is stated for every op, because strides and
+storages decide that, not the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from peakfold.frontends.torch_names import IGNORED, base_name, torch_kind
+from peakfold.frontends.torch_values import Place, Ref, attribute, place_of, tensor_of
+from peakfold.ir import AttrValue, Graph, Op, Role, Stated, Tensor, ViewFact
+
+_WEIGHTS = ("params", "w_ih", "weight0")
+_FFT_DIMS = ("dim", "dims")
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """An operator's arguments, split: tensors by position, the rest as attributes."""
+
+    refs: list[Ref | None] = field(default_factory=list)
+    attrs: dict[str, AttrValue] = field(default_factory=dict)
+    start: dict[str, int] = field(default_factory=dict)
+    written: list[int] = field(default_factory=list)
+    packed: list[object] = field(default_factory=list)
+
+    def add(self, name: str, value: object, *, written: bool) -> None:
+        self.start[name] = len(self.refs)
+        if isinstance(value, Ref):
+            if written:
+                self.written.append(len(self.refs))
+            self.refs.append(value)
+        elif isinstance(value, list | tuple) and any(isinstance(v, Ref) for v in value):
+            for item in value:
+                self.add(name, item, written=written)
+            self.start[name] = len(self.refs) - len(value)
+        elif value is None:
+            self.refs.append(None)
+        elif isinstance(value, torch.ScriptObject):
+            self.packed.append(value)
+        else:
+            found = attribute(value)
+            if found is not None:
+                self.attrs[name] = found
+
+
+class GraphBuilder:
+    """Grows a graph call by call.
+
+    Args:
+        packed: tensor names of weights that a module keeps packed for a kernel, by the id of
+            the packing object.
+    """
+
+    def __init__(self, packed: Mapping[int, Sequence[str]] | None = None) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._ops: list[Op] = []
+        self._inputs: list[str] = []
+        self._name: dict[Hashable, str] = {}
+        self._place: dict[str, Place] = {}
+        self._version: dict[str, int] = {}
+        self._writers: dict[int, list[str]] = {}
+        self._same_storage: dict[int, int] = {}
+        self._state: dict[int, str] = {}
+        self._packed = packed or {}
+        self._declared: dict[Place, str] = {}
+        self._refs: list[Ref] = []  # keeps identities alive
+        self.notes: dict[str, None] = {}
+
+    # Values
+
+    def declare(self, ref: Ref, name: str, role: Role, trainable: bool | None = None) -> None:
+        """Add an input or a static tensor; one that was declared before keeps its first name."""
+        self._refs.append(ref)
+        if ref.key in self._name:
+            return
+        place = self._placed(ref.tensor)
+        twin = self._declared.get(place) if role is not Role.INPUT else None
+        if twin is not None:
+            self._name[ref.key] = twin  # tied: the same bytes under two names
+            return
+        name = self._fresh(name)
+        self._add_tensor(tensor_of(name, ref.tensor, role), place)
+        self._name[ref.key] = name
+        self._declared[place] = name
+        if role is Role.INPUT:
+            self._inputs.append(name)
+        if role is Role.STATE:
+            self._state[place.storage] = name
+
+    def alias(self, key: Hashable, ref: Ref) -> None:
+        """Let another key stand for a value."""
+        self._refs.append(ref)
+        if ref.key in self._name:
+            self._name[key] = self._name[ref.key]
+
+    def join(self, result: torch.Tensor, source: torch.Tensor) -> None:
+        """Say that a result lies in the storage of `source`, whatever the capture says."""
+        new, old = place_of(result).storage, self._root(place_of(source).storage)
+        if new != old:
+            self._same_storage[new] = old
+
+    def knows(self, key: Hashable) -> bool:
+        """Whether a value of this key exists."""
+        return key in self._name
+
+    def _root(self, storage: int) -> int:
+        while storage in self._same_storage:
+            storage = self._same_storage[storage]
+        return storage
+
+    def _placed(self, tensor: torch.Tensor) -> Place:
+        place = place_of(tensor)
+        return Place(self._root(place.storage), place.start, place.stop, place.layout)
+
+    def _fresh(self, name: str) -> str:
+        if name not in self._tensors:
+            return name
+        at = 1
+        while f"{name}.{at}" in self._tensors:
+            at += 1
+        return f"{name}.{at}"
+
+    def _add_tensor(self, tensor: Tensor, place: Place) -> None:
+        self._tensors[tensor.name] = tensor
+        self._place[tensor.name] = place
+        self._version[tensor.name] = len(self._writers.get(place.storage, ()))
+
+    def read(self, ref: Ref) -> str:
+        """The name of a value as it is now, writes to its storage included."""
+        name = self._name[ref.key]
+        place = self._place[name]
+        writers = self._writers.get(place.storage, [])
+        for writer in writers[self._version[name] :]:
+            written = self._place[writer]
+            if written == place:
+                name = writer
+            elif written.overlaps(place):
+                name = self._after_write(name, writer, ref.tensor)
+        self._version[name] = len(writers)
+        self._name[ref.key] = name
+        return name
+
+    def _after_write(self, name: str, writer: str, tensor: torch.Tensor) -> str:
+        new = self._fresh(f"{name}.after")
+        place = self._place[name]
+        views = (ViewFact(0, 0, 0),) if place.storage in self._state else ()
+        stated = Stated(inplace=() if views else (0,), views=views)
+        self._ops.append(Op(new, "after_write", (name, writer), (new,), stated=stated))
+        self._add_tensor(tensor_of(new, tensor, view=True), place)
+        return new
+
+    # Calls
+
+    def call(
+        self, name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+        results: Sequence[Ref | None], scope: str,
+    ) -> None:  # fmt: skip
+        """Add one operator call; results are those of its values that are tensors, in order."""
+        domain, operator, arguments = _bound(func, args, kwargs)
+        bare = base_name(operator)
+        if bare in IGNORED or not (any(results) or arguments.written):
+            return
+        kind, attrs = torch_kind(domain, operator, arguments.attrs)
+        if kind == "read_value":
+            return
+        attrs |= _extra(kind, bare, arguments)
+        if kind == "random_dropout" and _does_nothing(arguments.attrs):
+            source, result = arguments.refs[0], results[0]
+            if source is not None and result is not None:
+                self.join(result.tensor, source.tensor)
+            kind = "copy"
+        inputs = [self.read(ref) if ref is not None else "" for ref in arguments.refs]
+        inputs += [name for item in arguments.packed for name in self._packed.get(id(item), ())]
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        outputs = [ref for ref in results if ref is not None]
+        given = {self._root(place_of(r.tensor).storage) for r in outputs}
+        outputs += [
+            ref
+            for at in arguments.written
+            if (ref := arguments.refs[at]) is not None
+            and self._root(place_of(ref.tensor).storage) not in given
+        ]
+        self._add(name, kind, attrs, inputs, outputs, arguments, scope)
+
+    def _add(
+        self, name: str, kind: str, attrs: dict[str, AttrValue], inputs: list[str],
+        outputs: list[Ref], arguments: _Arguments, scope: str,
+    ) -> None:  # fmt: skip
+        written = {inputs[at] for at in arguments.written if at < len(inputs)}
+        names: list[str] = []
+        views: list[ViewFact] = []
+        inplace: tuple[int, ...] = ()
+        writes: dict[str, None] = {}
+        only_views = bool(outputs) and not written
+        for at, ref in enumerate(outputs):
+            place = self._placed(ref.tensor)
+            base = self._base(place, inputs)
+            new = self._fresh(name if len(outputs) == 1 else f"{name}.{at}")
+            names.append(new)
+            state = self._state.get(place.storage)
+            if base is None:
+                only_views = False
+            elif inputs[base] in written and state is None:
+                inplace = (base,) if at == 0 else inplace
+            else:
+                views += self._fact(at, base, inputs[base], place)
+            self._tensors[new] = tensor_of(new, ref.tensor, view=base is not None)
+            self._place[new] = place
+            self._name[ref.key] = new
+            self._refs.append(ref)
+            if base is not None and inputs[base] in written:
+                self._writers.setdefault(place.storage, []).append(new)
+                if state is not None:
+                    writes[state] = None
+            self._version[new] = len(self._writers.get(place.storage, ()))
+        if kind == "batch_normalization" and attrs.get("training_mode"):
+            writes |= dict.fromkeys(self._statistics(arguments))
+        stated = Stated(inplace=inplace if written else None, views=tuple(views))
+        kind = "view" if only_views else kind
+        self._ops.append(Op(name, kind, tuple(inputs), tuple(names), attrs,
+                            writes=tuple(writes), scope=scope, stated=stated))  # fmt: skip
+
+    def _base(self, place: Place, inputs: list[str]) -> int | None:
+        """Position of the operand in whose storage a result lies."""
+        found = [at for at, name in enumerate(inputs)
+                 if name and self._place[name].storage == place.storage]  # fmt: skip
+        exact = [at for at in found if self._place[inputs[at]] == place]
+        return next(iter((*exact, *found)), None)
+
+    def _fact(self, at: int, base: int, name: str, place: Place) -> list[ViewFact]:
+        """The stated view, when the result's bytes are a range of the operand's."""
+        source = self._place[name]
+        if None in (place.start, place.stop, source.start, source.stop):
+            return [ViewFact(at, base, 0)] if place.layout == source.layout else []
+        start, stop = (place.start or 0), (place.stop or 0)
+        lower, upper = (source.start or 0), (source.stop or 0)
+        return [ViewFact(at, base, start - lower)] if lower <= start and stop <= upper else []
+
+    def _statistics(self, arguments: _Arguments) -> Iterable[str]:
+        for name in ("running_mean", "running_var"):
+            at = arguments.start.get(name)
+            ref = arguments.refs[at] if at is not None and at < len(arguments.refs) else None
+            if ref is not None:
+                state = self._state.get(self._placed(ref.tensor).storage)
+                if state is not None:
+                    yield state
+
+    # The end
+
+    def finish(self, name: str, outputs: Iterable[Ref], source: str) -> Graph:
+        """The graph with these outputs."""
+        results = tuple(self.read(ref) for ref in outputs if ref.key in self._name)
+        made = {n for op in self._ops for n in op.results}
+        inputs = set(self._inputs)
+        order = {True: 0, False: 1}
+        tensors = sorted(
+            self._tensors.values(),
+            key=lambda t: 2 if t.name in made else order[t.name in inputs],
+        )
+        return Graph(name, tuple(tensors), tuple(self._ops), tuple(self._inputs), results,
+                     source, tuple(self.notes))  # fmt: skip
+
+
+def _bound(
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[str, str, _Arguments]:
+    """Domain, name and arguments of a call."""
+    arguments = _Arguments()
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        for at, value in enumerate(args):
+            arguments.add(f"arg{at}", value, written=False)
+        return "higher_order", str(getattr(func, "_name", func)), arguments
+    for at, formal in enumerate(schema.arguments):
+        if at < len(args) and not formal.kwarg_only:
+            value = args[at]
+        elif formal.name in kwargs:
+            value = kwargs[formal.name]
+        elif formal.has_default_value():
+            value = formal.default_value
+        else:
+            continue
+        alias = formal.alias_info
+        arguments.add(formal.name, value, written=alias is not None and alias.is_write)
+    domain, _, operator = schema.name.partition("::")
+    return domain, operator, arguments
+
+
+def _does_nothing(attrs: Mapping[str, AttrValue]) -> bool:
+    """Whether a dropout returns its operand."""
+    return not attrs.get("train", attrs.get("training", 1)) or attrs.get("p") == 0
+
+
+def _extra(kind: str, name: str, arguments: _Arguments) -> dict[str, AttrValue]:
+    """What a row needs and only operands tell."""
+    if kind == "rnn_layers":
+        first = next(arguments.start[key] for key in _WEIGHTS if key in arguments.start)
+        counted = 4 if name == "mkldnn_rnn_layer" else len(arguments.refs) - first
+        return {"first_weight": first, "weights": counted}
+    if kind == "fft" and arguments.refs[0] is not None:
+        return {"points": _points(name, arguments)}
+    return {}
+
+
+def _points(name: str, arguments: _Arguments) -> tuple[int, ...]:
+    """Lengths of the transformed axes."""
+    ref = arguments.refs[0]
+    shape = tuple(ref.tensor.shape) if ref is not None else ()
+    asked = next((arguments.attrs[key] for key in _FFT_DIMS if key in arguments.attrs), None)
+    if asked is None:
+        asked = tuple(range(-2, 0)) if name.endswith("2") else tuple(range(len(shape)))
+    axes = asked if isinstance(asked, tuple) else (asked,)
+    lengths = arguments.attrs.get(
+        "n", arguments.attrs.get("s", arguments.attrs.get("last_dim_size"))
+    )
+    if isinstance(lengths, int):
+        return (lengths,)
+    if isinstance(lengths, tuple):
+        return tuple(int(n) for n in lengths if not isinstance(n, str))
+    return tuple(int(shape[int(axis)]) for axis in axes if not isinstance(axis, str))

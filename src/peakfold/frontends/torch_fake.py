@@ -1,0 +1,185 @@
+"""Copies of a model without its memory: the structure is copied, tensors become fake.
+
+The copy is what is captured, so whatever a forward pass does to a module (statistics, caches,
+attributes, registered hooks) happens to the copy and never to the user's model.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from peakfold.errors import ModelError
+
+_SMALL = 1 << 16
+"""Elements up to which a plain tensor attribute keeps its values (masks, index tables)."""
+
+_CPU = torch.device("cpu")
+
+
+def fake_mode() -> FakeTensorMode:
+    """A mode of its own for one capture."""
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+
+def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    """A fake tensor on the CPU with the same type, shape and strides.
+
+    On the CPU whatever the device was: fake tensors of another device need its runtime, and a
+    missing CUDA runtime ends the process.
+    """
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
+        return mode.from_tensor(tensor)
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return mode.from_tensor(tensor)
+    # A fresh mode of the caller's may be active: it must not see this.
+    with torch._C._DisableTorchDispatch():
+        empty = torch.empty_strided(
+            tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
+        )
+    made: torch.Tensor = FakeTensor(mode, empty, _CPU)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+    return made
+
+
+def fake_module(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
+    """A copy of a module with fake tensors; shared tensors and modules stay shared.
+
+    Raises:
+        ModelError: something in the module cannot be copied.
+    """
+    memo: dict[int, Any] = {}
+    kept: list[torch.Tensor] = []
+    for tensor, registered in _tensors(module):
+        if id(tensor) in memo:
+            continue
+        small = tensor.device.type == "cpu" and tensor.numel() <= _SMALL and tensor.is_leaf
+        if registered or not small or isinstance(tensor, FakeTensor):
+            memo[id(tensor)] = fake_like(tensor, mode)
+            kept.append(tensor)
+    return _copied(module, memo)
+
+
+def real_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a module with its values, to run it for real.
+
+    Raises:
+        ModelError: it cannot be copied, or has no values (meta, fake).
+    """
+    memo: dict[int, Any] = {}
+    for tensor, _ in _tensors(module):
+        if not tensor.is_leaf:  # a weight that a hook computes, as old weight norm does
+            memo[id(tensor)] = tensor.detach().clone()
+        if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
+            raise ModelError(
+                "its tensors have no values, so it cannot be run",
+                hint='capture it with route="export" or route="trace"',
+            )
+    return _copied(module, memo)
+
+
+def _copied(module: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:
+        raise ModelError(
+            f"the module cannot be copied: {type(error).__name__}: {error}",
+            where=type(module).__name__,
+            hint="peakfold captures a copy, so that the model itself is left as it is",
+        ) from None
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Every tensor a module holds, and whether it is registered."""
+    for child in module.modules():
+        for value in (*child._parameters.values(), *child._buffers.values()):
+            if value is not None:
+                yield value, True
+    for child in module.modules():
+        for value in vars(child).values():
+            for tensor in _held(value, 0):
+                yield tensor, False
+
+
+def _held(value: object, depth: int) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple) and depth < 3:
+        for item in value:
+            yield from _held(item, depth + 1)
+    elif isinstance(value, dict) and depth < 3:
+        for item in value.values():
+            yield from _held(item, depth + 1)
+
+
+def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:
+    """Arguments with every tensor fake; a tensor given twice stays one."""
+    made: dict[int, torch.Tensor] = {}
+
+    def convert(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return made.setdefault(id(leaf), fake_like(leaf, mode))
+
+    return tree_map(convert, tree)
+
+
+class _OnCpu(TorchFunctionMode):
+    """Sends every request for another device to the CPU: a capture is free of devices."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        kwargs = {k: _cpu(v) if k == "device" else v for k, v in (kwargs or {}).items()}
+        if func in (torch.Tensor.cuda, torch.Tensor.xpu):
+            return args[0]
+        if func is torch.Tensor.to and len(args) > 1:
+            args = (args[0], _cpu(args[1]), *args[2:])
+        return func(*args, **kwargs)
+
+
+_ELSEWHERE = ("cuda", "xpu", "mps", "hpu")
+
+
+def _cpu(device: Any) -> Any:
+    if isinstance(device, str) and device.split(":")[0] in _ELSEWHERE:
+        return _CPU
+    if isinstance(device, torch.device) and device.type in _ELSEWHERE:
+        return _CPU
+    return device
+
+
+@contextmanager
+def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
+    """Process-wide switches as a capture needs them, put back afterwards.
+
+    The fused inference path of attention modules is off (its arithmetic is the same, its
+    operators are not), random generators are put back, gradients are not recorded.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    python_state = random.getstate()
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.no_grad())
+        if on_cpu:
+            stack.enter_context(_OnCpu())
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            random.setstate(python_state)

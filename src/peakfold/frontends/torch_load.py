@@ -1,0 +1,169 @@
+"""``package.module:callable`` and ``.pt2`` files as models."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from peakfold.errors import BackendMissing, ModelError, PeakfoldError, UsageError
+from peakfold.frontends.bindings import Bindings
+from peakfold.ir import Graph
+
+try:
+    import torch
+except ImportError:
+    raise BackendMissing(
+        "torch models need PyTorch", hint='pip install "peakfold[torch]"'
+    ) from None
+
+from peakfold.frontends.torch_export import read_program, with_notes
+from peakfold.frontends.torch_module import Example, capture, input_names
+
+
+def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
+    """The graph of what a callable returns.
+
+    The callable returns ``(module, args)``, ``(module, args, kwargs)`` or an `Example`. It is
+    called with `meta` as the default device, so that a model of any size costs no memory; only
+    where that fails, or the example asks to be run, is it called once more for real.
+
+    Args:
+        spec: ``package.module:callable``; modules of the working directory are found.
+        bindings: numbers for named dimensions, shapes for inputs.
+
+    Raises:
+        UsageError: no such module or callable, or a name the example does not have.
+        ModelError: the callable or the capture failed.
+    """
+    with _importing():
+        make = _found(spec)
+        example, notes = _example(spec, make)
+    shapes = {name: given.dims for name, given in bindings.shapes.items()}
+    graph = capture(
+        example.module, example.args, example.kwargs, dynamic=example.dynamic,
+        dims=bindings.dims, shapes=shapes, route=example.route,
+    )  # fmt: skip
+    return with_notes(graph, notes), bindings
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """The working directory is importable, as for ``python -m``."""
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _found(spec: str) -> Callable[[], Any]:
+    module_name, _, path = spec.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.startswith(error.name):
+            raise UsageError(f"there is no module {error.name!r}", where=spec) from None
+        raise ModelError(f"importing it failed: {error}", where=spec) from None
+    except Exception as error:
+        raise ModelError(f"importing it failed: {_told(error)}", where=spec) from None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            raise UsageError(f"{module_name!r} has no {part!r}", where=spec)
+    if not callable(found) or isinstance(found, torch.nn.Module):
+        raise UsageError(
+            "it is not a callable that returns (module, args)", where=spec,
+            hint="write a function that builds the module and its example inputs",
+        )  # fmt: skip
+    make: Callable[[], Any] = found
+    return make
+
+
+def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
+    notes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                example = _read(spec, make())
+        except PeakfoldError:
+            raise
+        except Exception:
+            # Some constructors compute with values, which meta tensors have not.
+            notes.append("the model was built with its memory: its constructor needs values")
+            example = _built(spec, make)
+    if example.route == "run" and not notes:
+        example = _built(spec, make)
+    return example, notes
+
+
+def _built(spec: str, make: Callable[[], Any]) -> Example:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return _read(spec, make())
+    except PeakfoldError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the callable failed: {_told(error)}", where=spec) from None
+
+
+def _read(spec: str, made: object) -> Example:
+    if isinstance(made, Example):
+        return made
+    if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):
+        if len(made) == 2 and isinstance(made[1], tuple | list):
+            return Example(made[0], tuple(made[1]))
+        if len(made) == 2 and isinstance(made[1], torch.Tensor):
+            return Example(made[0], (made[1],))
+        if len(made) == 3 and isinstance(made[1], tuple | list) and isinstance(made[2], dict):
+            return Example(made[0], tuple(made[1]), made[2])
+    raise UsageError(
+        f"the callable returned {type(made).__name__}", where=spec,
+        hint="it returns (module, args), (module, args, kwargs) or an Example",
+    )  # fmt: skip
+
+
+def _told(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+
+
+def load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    """The graph of a ``.pt2`` file.
+
+    Symbolic dimensions keep torch's names. Where a size is an expression of several, the
+    program is captured again with the numbers given.
+
+    Raises:
+        UsageError: a name the program does not have.
+        ModelError: the file cannot be read.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.load(path)
+    except Exception as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"no exported program: {said[:300]}", where=str(path)) from None
+    graph = read_program(program, path.stem)
+    if not bindings.dims and not bindings.shapes:
+        return graph, bindings
+    args, kwargs = program.example_inputs or ((), {})
+    module = program.module()
+    names = input_names(module, args, kwargs)
+    symbols = {
+        name: {at: dim for at, dim in enumerate(graph[tensor].shape or ()) if isinstance(dim, str)}
+        for name, tensor in zip(names, graph.inputs, strict=False)
+    }
+    shapes = {name: given.dims for name, given in bindings.shapes.items()}
+    graph = capture(module, args, kwargs, dynamic=symbols, dims=bindings.dims, shapes=shapes)
+    return graph, bindings

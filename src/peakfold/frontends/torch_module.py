@@ -1,0 +1,275 @@
+"""Torch modules -> graphs, without their memory and without touching them.
+
+    from peakfold.frontends.torch_module import capture
+    graph = capture(model, (torch.randn(1, 3, 224, 224),))
+
+Three routes, chosen by name and said in the graph's notes:
+
+- ``export`` (default): `torch.export` of a copy whose tensors are fake. Takes models of any size.
+- ``trace``: the copy is run on fake tensors and every operator is recorded. For models that
+  export refuses; Python control flow is that of this run.
+- ``run``: a real copy is run on the real inputs. For control flow that depends on data (expert
+  routing), TorchScript, and layers that keep packed weights.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
+
+from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.frontends.torch_build import GraphBuilder
+from peakfold.frontends.torch_export import read_program, with_notes
+from peakfold.frontends.torch_fake import (
+    fake_mode,
+    fake_module,
+    fake_tree,
+    real_copy,
+    undisturbed,
+)
+from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_trace import Recorder, record
+from peakfold.ir import Graph
+
+Route = Literal["export", "trace", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A module with the inputs it is captured with: what a ``package.module:callable`` returns.
+
+    Attributes:
+        module: the torch module.
+        args, kwargs: example inputs; only shapes and types of tensors matter (but for ``run``).
+        dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
+        route: how to capture, see the module's docstring.
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    route: Route = "export"
+
+
+def capture(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic: Mapping[str, Mapping[int, str]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    route: Route = "export",
+) -> Graph:
+    """The graph of one forward pass.
+
+    The module is left exactly as it was: a copy of its structure is captured.
+
+    Args:
+        module: any module, in the mode (train or eval) it is in; meta and fake ones, too.
+        args: positional example inputs.
+        kwargs: keyword example inputs.
+        dynamic: names for dimensions: input name -> axis -> name.
+        dims: numbers for those names; the example inputs are resized before the capture, so
+            that control flow on shapes is right. A name without a number keeps the example's.
+        shapes: shapes of inputs, likewise, by input name.
+        route: ``export``, ``trace`` or ``run``.
+
+    Returns:
+        A checked graph: ops in program order, `scope` the path of the module.
+
+    Raises:
+        UsageError: an unknown route, input or dimension name.
+        ModelError: the capture failed; names the module and the line.
+
+    Example:
+        >>> graph = capture(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> [op.kind for op in graph.ops], graph["weight"].shape, graph.inputs
+        (['linear'], (3, 4), ('input',))
+    """
+    if route not in get_args(Route):
+        raise UsageError(f"unknown route {route!r}", hint=f"known: {', '.join(get_args(Route))}")
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"{type(module).__name__!r} is no torch module")
+    args, kwargs = tuple(args), dict(kwargs or {})
+    names = input_names(module, args, kwargs)
+    if dims or shapes or dynamic:
+        sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
+        args, kwargs = _resized(args, kwargs, names, sizes)
+    notes = _notes(module, route)
+    if route == "export":
+        graph = _exported(module, args, kwargs)
+    else:
+        graph = _traced(module, args, kwargs, names, real=route == "run")
+    return with_notes(graph, notes)
+
+
+def _notes(module: torch.nn.Module, route: Route) -> list[str]:
+    notes = []
+    if any(child.training for child in module.modules()) and _differs(module):
+        notes.append("the module is in training mode: dropout and batch statistics are active")
+    if route == "trace":
+        notes.append("captured by running it on fake tensors: control flow is that of this run")
+    if route == "run":
+        notes.append("captured by running it on the example inputs: what depends on data is theirs")
+    return notes
+
+
+_MODAL = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
+
+
+def _differs(module: torch.nn.Module) -> bool:
+    return any(child.training and isinstance(child, _MODAL) for child in module.modules())
+
+
+def input_names(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Names of the tensors among the arguments: the parameter of `forward`, then the path."""
+    try:
+        formals = [p.name for p in inspect.signature(module.forward).parameters.values()
+                   if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+    except (TypeError, ValueError):
+        formals = []
+    names: dict[str, None] = {}
+    for path, leaf in tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
+        if isinstance(leaf, torch.Tensor):
+            keys = [getattr(key, "idx", getattr(key, "key", "")) for key in path]
+            names[".".join(map(str, (_called(keys[1], formals), *keys[2:])))] = None
+    return tuple(names)
+
+
+def _called(key: int | str, formals: Sequence[str]) -> str:
+    if isinstance(key, str):
+        return key
+    return formals[key] if key < len(formals) else f"arg{key}"
+
+
+def _sizes(
+    args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+    dynamic: Mapping[str, Mapping[int, str]], dims: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+) -> dict[str, tuple[int, ...]]:  # fmt: skip
+    """The shape of every input with the user's numbers put in."""
+    for name in sorted((set(dynamic) | set(shapes)) - set(names)):
+        raise UsageError(f"no input is called {name!r}", hint=f"inputs: {', '.join(names)}")
+    known = {label for axes in dynamic.values() for label in axes.values()}
+    for label in sorted(set(dims) - known):
+        listed = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"no dimension is called {label!r}", hint=f"named ones: {listed}")
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    found: dict[str, tuple[int, ...]] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        axes = dynamic.get(name, {})
+        sizes = tuple(dims.get(axes.get(at, ""), int(n)) for at, n in enumerate(leaf.shape))
+        given = tuple(shapes.get(name, sizes))
+        if len(given) != len(sizes):
+            raise UsageError(
+                f"--shape {name} has {len(given)} dimensions, the example {len(sizes)}"
+            )
+        found[name] = given
+    return found
+
+
+def _resized(
+    args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+    sizes: Mapping[str, tuple[int, ...]],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    """The arguments with these shapes; a resized tensor has no values."""
+    order = iter(names)
+
+    def resize(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        shape = sizes[next(order)]
+        if shape == tuple(leaf.shape):
+            return leaf
+        return torch.empty(shape, dtype=leaf.dtype, device="meta")
+
+    done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs))
+    return done
+
+
+def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
+    mode = fake_mode()
+    copied = fake_module(module, mode)
+    args, kwargs = fake_tree((args, kwargs), mode)
+    tracker = ScopeTracker(copied)
+    with undisturbed(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with tracker:
+                program = torch.export.export(copied, args, kwargs, strict=False)
+        except PeakfoldError:
+            raise
+        except Exception as error:
+            raise _failure(module, tracker, error, "export") from None
+        return read_program(program, type(module).__name__)
+
+
+def _traced(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    names: Sequence[str], *, real: bool,
+) -> Graph:  # fmt: skip
+    mode = None if real else fake_mode()
+    copied = real_copy(module) if mode is None else fake_module(module, mode)
+    if mode is not None:
+        args, kwargs = fake_tree((args, kwargs), mode)
+    builder = GraphBuilder(_declare_packed(copied))
+    tracker = ScopeTracker(copied)
+    recorder = Recorder(builder, lambda: tracker.scope)
+    with undisturbed(on_cpu=not real), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with tracker:
+                if mode is None:
+                    outputs = record(builder, recorder, copied, args, kwargs, names)
+                else:
+                    with mode:
+                        outputs = record(builder, recorder, copied, args, kwargs, names)
+        except PeakfoldError:
+            raise
+        except Exception as error:
+            raise _failure(module, tracker, error, "run" if real else "trace") from None
+    return builder.finish(type(module).__name__, outputs, "torch")
+
+
+def _declare_packed(_module: torch.nn.Module) -> dict[int, tuple[str, ...]]:
+    return {}
+
+
+_OWN = str(Path(__file__).parent)
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def _failure(
+    module: torch.nn.Module, tracker: ScopeTracker, error: Exception, route: Route
+) -> ModelError:
+    """One sentence: which module, which line, what torch said, what to try."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((_OWN, _TORCH, "<"))]
+    line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    path = tracker.failed or type(module).__name__
+    said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+    hints = {
+        "export": 'return an Example with route="trace", or route="run" where data decides',
+        "trace": 'return an Example with route="run", with real inputs',
+        "run": "the module fails on its own example inputs",
+    }
+    return ModelError(
+        f"the {route} capture failed: {type(error).__name__}: {said.strip()[:300]}",
+        where=", ".join(filter(None, (f"module {path!r}", line))),
+        hint=hints[route],
+    )
+
+
+__all__ = ["Example", "Route", "capture", "input_names"]

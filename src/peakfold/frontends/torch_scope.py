@@ -1,0 +1,67 @@
+"""Which module is running: names of the module tree, kept while a model runs.
+
+Hooks are global, set for the time of one capture and removed after it; the user's modules
+carry nothing.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as _module
+
+
+class ScopeTracker:
+    """Context manager that knows the path of the running module.
+
+    Args:
+        root: the module whose tree gives the names.
+
+    Attributes:
+        failed: path of the innermost module that was running when an exception passed.
+    """
+
+    def __init__(self, root: torch.nn.Module) -> None:
+        self._names = {id(child): name for name, child in root.named_modules()}
+        self._stack: list[tuple[int, str]] = []
+        self._handles: list[Any] = []
+        self.failed = ""
+        self._deepest: tuple[int, str] = (0, "")
+
+    @property
+    def scope(self) -> str:
+        """Path of the running module; empty at the root."""
+        return self._stack[-1][1] if self._stack else ""
+
+    def __enter__(self) -> ScopeTracker:
+        self._handles = [
+            _module.register_module_forward_pre_hook(self._enter),
+            _module.register_module_forward_hook(self._leave, always_call=True),
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        for handle in self._handles:
+            handle.remove()
+        self._stack.clear()
+
+    def _enter(self, module: torch.nn.Module, _inputs: object) -> None:
+        outer = self._stack[-1][1] if self._stack else ""
+        name = self._names.get(id(module))
+        if name is None:  # a module that is no child of the root
+            name = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
+        self._stack.append((id(module), name))
+        # After an exception the hooks of leaving modules still run; the one that entered last
+        # is where it happened.
+        self.failed = name
+
+    def _leave(self, module: torch.nn.Module, _inputs: object, _output: object) -> None:
+        if self._stack and self._stack[-1][0] == id(module):
+            self._stack.pop()
+        if _output is not None:
+            self.failed = self.scope

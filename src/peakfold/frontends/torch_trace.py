@@ -1,0 +1,105 @@
+"""Capture by running: every ATen operator a forward pass really calls, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from peakfold.frontends.torch_build import GraphBuilder
+from peakfold.frontends.torch_values import Ref
+from peakfold.ir import Role
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds every operator that is dispatched under it to a builder.
+
+    Args:
+        builder: where the calls go.
+        scope: path of the running module, asked at every call.
+        prefix: what operator names begin with.
+    """
+
+    def __init__(self, builder: GraphBuilder, scope: Callable[[], str], prefix: str = "") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._builder = builder
+        self._scope = scope
+        self._prefix = prefix
+        self._count: dict[str, int] = {}
+        self.keys: dict[int, Any] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = tree_map(self._ref, (args, kwargs))
+        out = func(*args, **kwargs)
+        results = [self._made(leaf) for leaf in _leaves(out)]
+        self._builder.call(self._name(func), func, given[0], given[1], results, self._scope())
+        return out
+
+    def _name(self, func: Any) -> str:
+        stem = str(getattr(func, "_schema", func).name).partition("::")[2] or str(func)
+        at = self._count.get(stem, 0)
+        self._count[stem] = at + 1
+        name = f"{stem}_{at}" if at else stem
+        return f"{self._prefix}{name}"
+
+    def _ref(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        ref = self._made(leaf)
+        if ref is not None and not self._builder.knows(ref.key):
+            # A tensor nobody declared: a constant that the program carries.
+            self._builder.declare(ref, "constant", Role.CONSTANT)
+        return ref
+
+    def _made(self, leaf: Any) -> Ref | None:
+        if not isinstance(leaf, torch.Tensor):
+            return None
+        return Ref(self.keys.get(id(leaf), id(leaf)), leaf)
+
+
+def _leaves(out: Any) -> Sequence[Any]:
+    return list(out) if isinstance(out, list | tuple) else [out]
+
+
+def declare_module(builder: GraphBuilder, module: torch.nn.Module) -> None:
+    """Add a module's parameters and buffers, each storage once."""
+    for name, tensor in module.named_parameters():
+        builder.declare(Ref(id(tensor), tensor), name, Role.PARAMETER, tensor.requires_grad)
+    for name, buffer in module.named_buffers():
+        builder.declare(Ref(id(buffer), buffer), name, Role.STATE)
+
+
+def record(
+    builder: GraphBuilder, recorder: Recorder, module: torch.nn.Module, args: Sequence[Any],
+    kwargs: Mapping[str, Any], names: Sequence[str],
+) -> list[Ref]:  # fmt: skip
+    """Run a module under a recorder.
+
+    Args:
+        builder: where its graph grows.
+        recorder: adds the calls to it.
+        module: already a copy of the user's.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        names: what the tensors among the arguments are called, in order.
+
+    Returns:
+        The tensors of the result.
+    """
+    declare_module(builder, module)
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    for name, leaf in zip(names, leaves, strict=True):
+        builder.declare(Ref(id(leaf), leaf), name, Role.INPUT)
+    with recorder:
+        out = module(*args, **kwargs)
+    return [Ref(id(leaf), leaf) for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]

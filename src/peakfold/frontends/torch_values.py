@@ -1,0 +1,142 @@
+"""Torch tensors as the IR sees them: element type, shape, and where in which storage they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from peakfold.ir import DTYPES, OPAQUE, AttrValue, Dim, DType, Role, Tensor
+
+_NAMES = {
+    "float8_e4m3fn": "float8e4m3fn", "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2", "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn_x2": "uint8", "quint8": "uint8",
+    "qint8": "int8", "qint32": "int32", "quint4x2": "uint4", "quint2x4": "uint2",
+}  # fmt: skip
+
+MAX_LIST = 64
+"""Longer lists are data, not op semantics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor value of a captured program.
+
+    Attributes:
+        key: who it is: an fx node, or the identity of a tensor object that is kept alive.
+        tensor: its metadata (fake or real; values are never read).
+    """
+
+    key: Hashable
+    tensor: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes of a storage that a tensor can reach.
+
+    Attributes:
+        storage: identity of the storage.
+        start, stop: first byte, and first byte behind; `None` while they depend on symbols.
+        layout: shape and strides: two places with equal bytes and layout are one value.
+    """
+
+    storage: int
+    start: int | None
+    stop: int | None
+    layout: tuple[object, ...]
+
+    def overlaps(self, other: Place) -> bool:
+        """Whether a write to one can be seen through the other (unknown ranges overlap)."""
+        if None in (self.start, self.stop, other.start, other.stop):
+            return True
+        return (self.start or 0) < (other.stop or 0) and (other.start or 0) < (self.stop or 0)
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """The IR's element type; opaque for one it has not.
+
+    Example:
+        >>> str(dtype_of(torch.bfloat16)), str(dtype_of(torch.float8_e4m3fn))
+        ('bfloat16', 'float8e4m3fn')
+    """
+    name = str(dtype).removeprefix("torch.")
+    return DTYPES.get(_NAMES.get(name, name), OPAQUE)
+
+
+def dim_of(size: Any) -> Dim:
+    """A dimension: a number, or the text of its symbolic expression."""
+    if isinstance(size, int):
+        return size
+    known = size.node.maybe_as_int()
+    return int(known) if known is not None else str(size.node.expr)
+
+
+def number_of(size: Any) -> int | None:
+    """A size when it is a number."""
+    dim = dim_of(size)
+    return dim if isinstance(dim, int) else None
+
+
+def place_of(tensor: torch.Tensor) -> Place:
+    """Where a tensor lies; a storage of its own for layouts without strides (sparse)."""
+    try:
+        storage = tensor.untyped_storage()._cdata
+        strides, offset = tensor.stride(), number_of(tensor.storage_offset())
+    except (RuntimeError, NotImplementedError, AttributeError):
+        return Place(-id(tensor), None, None, (tuple(tensor.shape),))
+    sizes = [number_of(size) for size in tensor.shape]
+    steps = [number_of(step) for step in strides]
+    layout = (tuple(map(str, tensor.shape)), tuple(map(str, strides)), str(tensor.dtype))
+    if offset is None or None in sizes or None in steps:
+        return Place(storage, None, None, layout)
+    width = tensor.element_size()
+    reach = 0
+    if 0 not in sizes:
+        reach = 1 + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True)
+                        if n is not None and step is not None)  # fmt: skip
+    return Place(storage, offset * width, (offset + reach) * width, layout)
+
+
+def tensor_of(
+    name: str, tensor: torch.Tensor, role: Role = Role.ACTIVATION, *, view: bool = False
+) -> Tensor:
+    """The IR tensor; a view with gaps or repetition states the bytes that it reaches.
+
+    Args:
+        name: its name in the graph.
+        tensor: the torch tensor, fake or real.
+        role: what it is for.
+        view: it lies in another tensor's bytes.
+    """
+    made = Tensor(name, dtype_of(tensor.dtype), tuple(dim_of(n) for n in tensor.shape), role)
+    if not view:
+        return made
+    place = place_of(tensor)
+    if place.start is None or place.stop is None or made.nbytes == place.stop - place.start:
+        return made
+    return Tensor(name, made.dtype, made.shape, role, place.stop - place.start)
+
+
+def attribute(value: object) -> AttrValue | None:
+    """An argument as an attribute; `None` when semantics cannot need it."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, torch.dtype):
+        return str(dtype_of(value))
+    if isinstance(value, torch.SymInt):
+        return number_of(value)
+    if isinstance(value, list | tuple) and 0 < len(value) <= MAX_LIST:
+        items = [attribute(item) for item in value]
+        if all(isinstance(item, int) for item in items):
+            return tuple(item for item in items if isinstance(item, int))
+        if all(isinstance(item, int | float) for item in items):
+            return tuple(float(item) for item in items if isinstance(item, int | float))
+    return None

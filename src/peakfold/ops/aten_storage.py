@@ -1,0 +1,45 @@
+"""Ops on storage that ATen has and ONNX has not: strided views, copies, fills, partial writes.
+
+A front end states for every torch op which results lie in which operand's bytes, because
+strides decide that. The rows only say what such an op costs: nothing for a view, no arithmetic
+for a copy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from peakfold.ops.rules import elements, per_output, same, unknown, zero
+from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
+from peakfold.ops.values import given
+
+
+def _moved(kind: str, shape: ShapeRule | None = None, other: CountRule = zero) -> OpSpec:
+    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=other, engine="copy")
+
+
+def _put_other(ctx: Context) -> int | None:
+    """One operation per value that is added to what it replaces; plain stores are free."""
+    if not ctx.int_attr("accumulate", 0):
+        return 0
+    last = len(ctx.inputs) - 1
+    return elements(ctx, last) if given(ctx, last) else None
+
+
+ROWS: Final = (
+    OpSpec("view", workspace=zero, macs=zero, other_ops=zero, engine="none"),
+    # A tensor after one of its views was written: the bytes are there already.
+    OpSpec("after_write", same(), workspace=zero, macs=zero, other_ops=zero, engine="none"),
+    _moved("copy"),
+    _moved("repeat"),
+    _moved("stack"),
+    _moved("roll"),
+    _moved("fill"),
+    _moved("index"),
+    _moved("index_put", None, _put_other),
+    _moved("put_slice"),
+    _moved("windows"),
+    _moved("sequence", None, per_output()),
+    OpSpec("read_value", workspace=zero, macs=zero, other_ops=zero, engine="none"),
+    OpSpec("nonzero_rows", workspace=unknown, macs=zero, other_ops=unknown, engine="copy"),
+)  # fmt: skip
