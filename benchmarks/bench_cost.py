@@ -144,7 +144,8 @@ def count(case: Case, route: str) -> Result:
 
 def run(cases: list[Case], out: Path, route: str) -> None:
     """Count what the file does not hold yet."""
-    done = {json.loads(line)["key"] for line in out.read_text().splitlines()} if out.exists() else ()
+    lines = out.read_text().splitlines() if out.exists() else []
+    done = {json.loads(line)["key"] for line in lines}
     todo = [case for case in cases if case.key not in done]
     print(f"{len(todo)} of {len(cases)} models to do", file=sys.stderr)
     with out.open("a") as file, warnings.catch_warnings():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need the shared files are skipped without them, and fail in CI."""
+    """Tests that need the shared files or PyTorch are skipped without them, and fail in CI."""
+    if find_spec("torch") is None and os.environ.get("CI") == "true":
+        raise pytest.UsageError("PyTorch is missing: pip install 'peakfold[torch]'")
     if SHARED.is_dir():
         return
     if os.environ.get("CI") == "true":

@@ -47,6 +47,8 @@ class Ledger:
     def what(self, key: Key) -> str:
         """``weight``, or what else a stored tensor is: see `NOT_WEIGHTS`."""
         tensor = self.tensors[key]
+        if tensor.trainable is not None:
+            return "weight"
         uses = self.uses.get(key, set()) or {"value"}
         if tensor.dtype.name in _NEVER:
             return "index"

@@ -10,7 +10,7 @@ storages decide that, not the operator.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -54,14 +54,9 @@ class _Arguments:
 
 
 class GraphBuilder:
-    """Grows a graph call by call.
+    """Grows a graph call by call."""
 
-    Args:
-        packed: tensor names of weights that a module keeps packed for a kernel, by the id of
-            the packing object.
-    """
-
-    def __init__(self, packed: Mapping[int, Sequence[str]] | None = None) -> None:
+    def __init__(self) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._ops: list[Op] = []
         self._inputs: list[str] = []
@@ -71,7 +66,7 @@ class GraphBuilder:
         self._writers: dict[int, list[str]] = {}
         self._same_storage: dict[int, int] = {}
         self._state: dict[int, str] = {}
-        self._packed = packed or {}
+        self._packed: dict[int, list[str]] = {}
         self._declared: dict[Place, str] = {}
         self._refs: list[Ref] = []  # keeps identities alive
         self.notes: dict[str, None] = {}
@@ -89,13 +84,20 @@ class GraphBuilder:
             self._name[ref.key] = twin  # tied: the same bytes under two names
             return
         name = self._fresh(name)
-        self._add_tensor(tensor_of(name, ref.tensor, role), place)
+        made = tensor_of(name, ref.tensor, role)
+        self._add_tensor(replace(made, trainable=trainable), place)
         self._name[ref.key] = name
         self._declared[place] = name
         if role is Role.INPUT:
             self._inputs.append(name)
         if role is Role.STATE:
             self._state[place.storage] = name
+
+    def declare_packed(self, packed: object, tensors: Iterable[Ref], names: Iterable[str]) -> None:
+        """Add the weights that a module keeps packed for a kernel; calls name the packing."""
+        for ref, name in zip(tensors, names, strict=True):
+            self.declare(ref, name, Role.PARAMETER, trainable=False)
+            self._packed.setdefault(hash(packed), []).append(self._name[ref.key])
 
     def alias(self, key: Hashable, ref: Ref) -> None:
         """Let another key stand for a value."""
@@ -137,6 +139,11 @@ class GraphBuilder:
 
     def read(self, ref: Ref) -> str:
         """The name of a value as it is now, writes to its storage included."""
+        if ref.key not in self._name:
+            self.declare(ref, "untraced", Role.STATE)
+            self.notes[f"tensor {self._name[ref.key]!r} comes from no operator of the program"] = (
+                None
+            )
         name = self._name[ref.key]
         place = self._place[name]
         writers = self._writers.get(place.storage, [])
@@ -180,7 +187,7 @@ class GraphBuilder:
                 self.join(result.tensor, source.tensor)
             kind = "copy"
         inputs = [self.read(ref) if ref is not None else "" for ref in arguments.refs]
-        inputs += [name for item in arguments.packed for name in self._packed.get(id(item), ())]
+        inputs += [name for item in arguments.packed for name in self._packed.get(hash(item), ())]
         while inputs and not inputs[-1]:
             inputs.pop()
         outputs = [ref for ref in results if ref is not None]

@@ -27,7 +27,7 @@ _INLINED = frozenset(
 _ROLES = {
     InputKind.PARAMETER: Role.PARAMETER,
     InputKind.BUFFER: Role.STATE,
-    InputKind.CONSTANT_TENSOR: Role.CONSTANT,
+    InputKind.CONSTANT_TENSOR: Role.STATE,
     InputKind.USER_INPUT: Role.INPUT,
 }
 
@@ -51,7 +51,7 @@ def read_program(program: ExportedProgram, name: str) -> Graph:
             value = node.meta.get("val")
             if spec is None or not isinstance(value, torch.Tensor):
                 continue
-            role = _ROLES.get(spec.kind, Role.CONSTANT)
+            role = _ROLES.get(spec.kind, Role.STATE)
             called = spec.target if spec.target and role is not Role.INPUT else node.name
             trainable = called not in frozen if role is Role.PARAMETER else None
             builder.declare(Ref(node, value), called, role, trainable)
@@ -90,7 +90,7 @@ class _Walker:
             found = getattr(found, part)
         if isinstance(found, torch.Tensor):
             value = node.meta.get("val", found)
-            self._builder.declare(Ref(node, value), str(node.target), Role.CONSTANT)
+            self._builder.declare(Ref(node, value), str(node.target), Role.STATE)
 
     def _function(self, node: Node) -> None:
         target: Any = node.target
@@ -105,11 +105,21 @@ class _Walker:
             self._higher_order(node, target)
             return
         if not isinstance(target, torch._ops.OpOverload):
-            return  # arithmetic on sizes
+            self._python(node)
+            return
         if self._decomposes(target):
             self._decompose(node, target)
             return
         self._call(node, target, node.args, node.kwargs)
+
+    def _python(self, node: Node) -> None:
+        """Arithmetic on sizes makes no tensor; what vmap wraps is the tensor it wraps."""
+        value = node.meta.get("val")
+        source = next((arg for arg in node.args if isinstance(arg, Node)), None)
+        inner = None if source is None else source.meta.get("val")
+        if isinstance(value, torch.Tensor) and isinstance(inner, torch.Tensor):
+            self._builder.join(value, inner)
+            self._builder.alias(node, Ref(source, inner))
 
     def _call(self, node: Node, target: Any, args: Any, kwargs: Any) -> None:
         given = torch.fx.node.map_aggregate((args, kwargs), self._ref)

@@ -224,7 +224,7 @@ def _traced(
     copied = real_copy(module) if mode is None else fake_module(module, mode)
     if mode is not None:
         args, kwargs = fake_tree((args, kwargs), mode)
-    builder = GraphBuilder(_declare_packed(copied))
+    builder = GraphBuilder()
     tracker = ScopeTracker(copied)
     recorder = Recorder(builder, lambda: tracker.scope)
     with undisturbed(on_cpu=not real), warnings.catch_warnings():
@@ -241,10 +241,6 @@ def _traced(
         except Exception as error:
             raise _failure(module, tracker, error, "run" if real else "trace") from None
     return builder.finish(type(module).__name__, outputs, "torch")
-
-
-def _declare_packed(_module: torch.nn.Module) -> dict[int, tuple[str, ...]]:
-    return {}
 
 
 _OWN = str(Path(__file__).parent)

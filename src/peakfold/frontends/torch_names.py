@@ -186,7 +186,7 @@ roll: roll
 trilu: tril triu
 pad: pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
     replication_pad2d replication_pad3d _pad_circular _pad_enum
-fill: zeros ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones
+filled: zeros ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones
     new_full new_empty new_empty_strided empty_strided zero fill eye scalar_tensor tensor
     tril_indices triu_indices empty_permuted _efficientzerotensor fill_diagonal
 sequence: arange linspace logspace range
@@ -205,7 +205,7 @@ fft: fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 f
     fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn _fft_c2c _fft_r2c _fft_c2r
 nonzero_rows: nonzero nonzero_numpy nonzero_static argwhere
 read_value: item _local_scalar_dense is_nonzero
-flex_attention: flex_attention
+flex_sdpa: flex_attention
 """
 
 
@@ -236,6 +236,8 @@ _RENAMED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "batch_normalization": {"training": "training_mode", "train": "training_mode"},
         "concat": {"dim": "axis", "axis": "axis"},
+        "conv": {"groups": "group"},
+        "conv_transpose": {"groups": "group"},
         "gather": {"dim": "axis"},
         "gather_elements": {"dim": "axis"},
     }

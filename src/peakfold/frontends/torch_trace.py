@@ -58,7 +58,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ref = self._made(leaf)
         if ref is not None and not self._builder.knows(ref.key):
             # A tensor nobody declared: a constant that the program carries.
-            self._builder.declare(ref, "constant", Role.CONSTANT)
+            self._builder.declare(ref, "constant", Role.STATE)
         return ref
 
     def _made(self, leaf: Any) -> Ref | None:
@@ -77,6 +77,20 @@ def declare_module(builder: GraphBuilder, module: torch.nn.Module) -> None:
         builder.declare(Ref(id(tensor), tensor), name, Role.PARAMETER, tensor.requires_grad)
     for name, buffer in module.named_buffers():
         builder.declare(Ref(id(buffer), buffer), name, Role.STATE)
+    for name, child in module.named_modules():
+        for value in vars(child).values():
+            if isinstance(value, torch.ScriptObject) and hasattr(value, "unpack"):
+                _declare_packed(builder, name.removesuffix("._packed_params"), value)
+
+
+def _declare_packed(builder: GraphBuilder, name: str, packed: Any) -> None:
+    """Weights of a quantised layer, whose module holds them in a kernel's own layout."""
+    found = {
+        f"{name}.{part}": tensor
+        for part, tensor in zip(("weight", "bias"), packed.unpack(), strict=False)
+        if isinstance(tensor, torch.Tensor)
+    }
+    builder.declare_packed(packed, [Ref(id(t), t) for t in found.values()], found)
 
 
 def record(

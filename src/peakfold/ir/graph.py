@@ -50,6 +50,7 @@ class Tensor:
 
     `stated_bytes` overrides the size that dtype and shape give: the text form may state the
     bytes of an opaque value, and tests of published tables state them directly.
+    `trainable` says whether training adjusts a parameter, where a front end knows.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Tensor:
     shape: Shape | None
     role: Role = Role.ACTIVATION
     stated_bytes: int | None = None
+    trainable: bool | None = None
 
     @property
     def elements(self) -> int | None:

@@ -237,7 +237,8 @@ def _parse_declaration(line: _Line, role: Role) -> Tensor:
         stated = line.integer("a number of bytes")
         line.expect("B")
         line.expect(")")
-    return Tensor(name, DTYPES[word], shape, role, stated)
+    trainable = True if line.accept("trainable") else False if line.accept("frozen") else None
+    return Tensor(name, DTYPES[word], shape, role, stated, trainable)
 
 
 def _parse_shape(line: _Line) -> Shape:

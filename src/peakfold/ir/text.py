@@ -9,7 +9,8 @@
     output y
 
 - A type is ``dtype[dims]``, ``dtype?`` when the shape is unknown; ``(16B)`` after it states
-  the bytes. A role word before the type overrides the default: ``dh: gradient float32[4]``.
+  the bytes, ``trainable`` or ``frozen`` whether training adjusts it. A role word before the
+  type overrides the default: ``dh: gradient float32[4]``.
 - ``_`` is an absent input or output. Keyword arguments are attributes.
 - After the call: ``name scope reads writes`` and the stated facts ``inplace=[0]``,
   ``views=["0<1+128"]`` (output 0 is input 1 from byte 128), ``workspace=1024``.
@@ -92,7 +93,8 @@ def format_type(tensor: Tensor) -> str:
     """The type of a tensor as the text form writes it."""
     dims = "?" if tensor.shape is None else f"[{','.join(map(_format_dim, tensor.shape))}]"
     stated = "" if tensor.stated_bytes is None else f"({tensor.stated_bytes}B)"
-    return f"{tensor.dtype.name}{dims}{stated}"
+    trains = {None: "", True: " trainable", False: " frozen"}[tensor.trainable]
+    return f"{tensor.dtype.name}{dims}{stated}{trains}"
 
 
 def _format_dim(dim: int | str) -> str:

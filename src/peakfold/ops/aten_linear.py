@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ops.matmul import matmul_macs
-from peakfold.ops.rules import broadcast, count, elements, number, per_output, unknown, zero
+from peakfold.ops.rules import broadcast, count, elements, masks, number, per_output, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import CannotTell, given, integer, ints, needed, produced, sizes, text
 
@@ -81,6 +81,18 @@ def _score_count(ctx: Context) -> int:
     seq_first = text(ctx, "layout", "heads_first") == "seq_first"
     keys = sizes(ctx, 1)[-3 if seq_first else -2]
     return prod(produced(ctx)[:-1]) * keys
+
+
+@masks
+def _masked(ctx: Context) -> tuple[int, int]:
+    # Query i sees keys 0 to i, whatever their number (torch's upper left alignment).
+    if not integer(ctx, "is_causal", 0) or text(ctx, "layout", "heads_first") != "heads_first":
+        return 0, 0
+    *heads, steps, _ = produced(ctx)
+    keys = sizes(ctx, 1)[-2]
+    seen = sum(min(at + 1, keys) for at in range(steps))
+    hidden = prod(heads) * (steps * keys - seen)
+    return hidden * (sizes(ctx)[-1] + sizes(ctx, 2)[-1]), hidden * (6 + given(ctx, 3))
 
 
 @count
@@ -194,8 +206,11 @@ ROWS: Final = (
     OpSpec("bilinear", macs=_bilinear_macs, other_ops=_bilinear_other, workspace=unknown,
            engine="matrix"),
     OpSpec("trilinear", macs=_trilinear_macs, other_ops=_trilinear_other, workspace=unknown),
-    OpSpec("sdpa", macs=_SDPA_MACS, other_ops=_attention_other, workspace=unknown,
-           engine="matrix"),
+    OpSpec("sdpa", macs=_SDPA_MACS, other_ops=_attention_other, masked=_masked,
+           workspace=unknown, engine="matrix"),
+    # The score and mask functions are sub-programs: only the two products are counted, over
+    # the full square.
+    OpSpec("flex_sdpa", macs=_SDPA_MACS, other_ops=unknown, workspace=unknown, engine="matrix"),
     OpSpec("sdpa_backward", macs=_attention_backward_macs, other_ops=unknown,
            workspace=unknown, engine="matrix"),
     OpSpec("rnn_layers", macs=_recurrent_macs, other_ops=_recurrent_other, workspace=unknown,

@@ -14,8 +14,7 @@ from peakfold.ops.rules import count, elements, per_input, per_output, same, unk
 from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import CannotTell, given, ints, needed, produced, sizes, text
 
-UNARY: Final = ("exp2", "expm1", "log1p", "log2", "log_sigmoid", "relu6", "rsqrt", "square",
-                "trunc")  # fmt: skip
+UNARY: Final = ("exp2", "expm1", "log1p", "log2", "log_sigmoid", "trunc")
 
 
 @count

@@ -9,13 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from peakfold.ops.rules import elements, per_output, same, unknown, zero
-from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
+from peakfold.ops.rules import elements, moves, per_output, same, size_of, unknown, zero
+from peakfold.ops.spec import Context, CountRule, MoveRule, OpSpec, ShapeRule
 from peakfold.ops.values import given
 
 
-def _moved(kind: str, shape: ShapeRule | None = None, other: CountRule = zero) -> OpSpec:
-    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=other, engine="copy")
+def _moved(
+    kind: str, shape: ShapeRule | None = None, other: CountRule = zero,
+    moved: MoveRule | None = None,
+) -> OpSpec:  # fmt: skip
+    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=other, bytes_moved=moved,
+                  engine="copy")  # fmt: skip
+
+
+@moves
+def _picked(ctx: Context) -> tuple[int, int]:
+    # Indices, then what they pick; no more of the data is read than there is.
+    result = size_of(ctx.outputs[0])
+    indices = sum(size_of(tensor) for tensor in ctx.inputs[1:] if tensor is not None)
+    return indices + min(result, size_of(ctx.inputs[0])), result
+
+
+@moves
+def _filled(ctx: Context) -> tuple[int, int]:
+    # Whatever lies there is only written over.
+    return 0, size_of(ctx.outputs[0])
 
 
 def _put_other(ctx: Context) -> int | None:
@@ -34,8 +52,8 @@ ROWS: Final = (
     _moved("repeat"),
     _moved("stack"),
     _moved("roll"),
-    _moved("fill"),
-    _moved("index"),
+    _moved("filled", moved=_filled),
+    _moved("index", moved=_picked),
     _moved("index_put", None, _put_other),
     _moved("put_slice"),
     _moved("windows"),

@@ -1,0 +1,7 @@
+"""Doctests of front ends whose framework is not installed are not collected."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+collect_ignore_glob = [] if find_spec("torch") else ["src/peakfold/frontends/torch_*.py"]
