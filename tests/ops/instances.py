@@ -270,10 +270,26 @@ def contrib() -> Iterator[Instance]:
                    truth=lambda v, _: (np.expand_dims(v, 1),))  # fmt: skip
 
 
+ATEN_UNARY = {
+    "Exp2": np.exp2, "Expm1": np.expm1, "Log1p": np.log1p, "Log2": np.log2, "Trunc": np.trunc,
+    "LogSigmoid": lambda v: -np.log1p(np.exp(-v)),
+}  # fmt: skip
+
+
+def aten() -> Iterator[Instance]:
+    """Kinds that only torch has, by the names that give their kind."""
+    for shape in SHAPES:
+        for op_type, function in ATEN_UNARY.items():
+            x = floats(shape) * (4 if op_type == "Trunc" else 1)
+            yield make(op_type, x, truth=lambda v, f=function: (np.asarray(f(v)),))
+        mask = floats(shape, 1) > 0.5
+        yield make("MaskedFill", floats(shape), mask, truth=lambda v, m: (np.where(m, 7.0, v),))
+
+
 def every_instance() -> list[Instance]:
     from .layout_instances import joins, layouts
     from .tflite_instances import every_tflite_instance
 
-    groups = (unary, binary, casts, layers, classical, contrib, layouts, joins,
+    groups = (unary, binary, casts, layers, classical, contrib, aten, layouts, joins,
               every_tflite_instance)  # fmt: skip
     return [instance for group in groups for instance in group()]

@@ -186,6 +186,8 @@ class GraphBuilder:
             if source is not None and result is not None:
                 self.join(result.tensor, source.tensor)
             kind = "copy"
+        if "::" in kind and _only_views(func):
+            self._join_all(arguments, results)
         inputs = [self.read(ref) if ref is not None else "" for ref in arguments.refs]
         inputs += [name for item in arguments.packed for name in self._packed.get(hash(item), ())]
         while inputs and not inputs[-1]:
@@ -199,6 +201,13 @@ class GraphBuilder:
             and self._root(place_of(ref.tensor).storage) not in given
         ]
         self._add(name, kind, attrs, inputs, outputs, arguments, scope)
+
+    def _join_all(self, arguments: _Arguments, results: Sequence[Ref | None]) -> None:
+        """A view by its schema, of a tensor whose storage cannot be seen (under vmap)."""
+        source = next((ref for ref in arguments.refs if ref is not None), None)
+        for ref in results:
+            if ref is not None and source is not None:
+                self.join(ref.tensor, source.tensor)
 
     def _add(
         self, name: str, kind: str, attrs: dict[str, AttrValue], inputs: list[str],
@@ -304,6 +313,14 @@ def _bound(
         arguments.add(formal.name, value, written=alias is not None and alias.is_write)
     domain, _, operator = schema.name.partition("::")
     return domain, operator, arguments
+
+
+def _only_views(func: Any) -> bool:
+    """Whether the schema says that every result aliases an operand it does not write."""
+    returns = getattr(getattr(func, "_schema", None), "returns", ())
+    return bool(returns) and all(
+        one.alias_info is not None and not one.alias_info.is_write for one in returns
+    )
 
 
 def _does_nothing(attrs: Mapping[str, AttrValue]) -> bool:
