@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 @opt.verb("inspect", example="peakfold inspect model.onnx --dim batch=1 --by scope --top 20")
-@opt.model_argument
+@click.argument("model", metavar="MODEL", required=False)
+@click.option(
+    "--op",
+    "layer",
+    metavar="LAYER",
+    help='Compare layer types, without a model: "conv 3x3 64->128 @56".',
+)
 @opt.binding_options
 @opt.target_option
 @opt.fold_options
@@ -78,8 +84,9 @@ if TYPE_CHECKING:
 @opt.force_option
 @opt.quiet_option
 def command(  # one parameter a flag
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], csv: str | None,
-    markdown: str | None, strict: bool, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+    model: str | None, layer: str | None, dims: tuple[str, ...], shapes: tuple[str, ...],
+    csv: str | None, markdown: str | None, strict: bool, as_json: bool, force: bool,
+    quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
     """Show what MODEL costs, and where its memory goes, by role and by op.
 
@@ -87,6 +94,10 @@ def command(  # one parameter a flag
     parameters, FLOPs, memory access and bandwidth. Nothing is planned: memory is shown before
     any reuse.
     """
+    if layer is not None:
+        return _layers(layer, model, as_json=as_json)
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL'.")
     outputs = Outputs(
         {"csv": csv, "markdown": markdown}, force=force, inputs=(model,), json=as_json
     )
@@ -110,6 +121,22 @@ def command(  # one parameter a flag
         emit(report.to_text(width=width(), color=color(), choice=choice))
     outputs.write(_contents(report, outputs, choice), quiet=quiet)
     return _verdict(report) if strict else 0
+
+
+def _layers(layer: str, model: str | None, *, as_json: bool) -> int:
+    """``--op``: what a layer costs in each of its forms."""
+    if model is not None:
+        raise UsageError("--op needs no model", hint="leave MODEL out")
+    from peakfold.reports.layers import layers_document, layers_text
+
+    document = layers_document("peakfold.layers/1", layer)
+    if as_json:
+        from peakfold.reports.payload import to_json
+
+        emit(to_json(document))
+    else:
+        emit(layers_text(document, width=width(), color=color()))
+    return 0
 
 
 def parse_trips(words: tuple[str, ...]) -> dict[str, int]:

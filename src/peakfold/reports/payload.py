@@ -12,6 +12,7 @@ import msgspec
 from peakfold.planning.plan import Plan
 from peakfold.planning.summary import Summary
 from peakfold.reports.device_records import DevicesDocument
+from peakfold.reports.layers import LayersDocument
 
 VERSION = 1
 
@@ -434,13 +435,14 @@ class PackDocument:
 
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-    | LanesDocument | PackDocument | DevicesDocument | FitDocument
+    | LanesDocument | PackDocument | DevicesDocument | FitDocument | LayersDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
     "plan": Plan,
     "plan-report": PlanDocument,
     "inspect": InspectDocument,
+    "layers": LayersDocument,
     "verify": VerifyDocument,
     "ops": OpsDocument,
     "targets": TargetsDocument,

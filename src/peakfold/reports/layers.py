@@ -1,0 +1,78 @@
+"""Layer types side by side: what ``inspect --op`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.analysis.layers import Variant, layer_variants, parse_layer
+from peakfold.reports.text import clean, plain_table, render
+from peakfold.units import format_bytes, format_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRow:
+    """One form of a layer.
+
+    Attributes:
+        macs_formula: its multiply-accumulates in letters.
+        ratio: its MACs over those of the standard form.
+    """
+
+    name: str
+    macs_formula: str
+    params: int
+    macs: int
+    flops: int
+    bytes_moved: int
+    intensity: float | None
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayersDocument:
+    """Output of ``inspect --op TEXT --json``."""
+
+    schema: str
+    layer: str
+    rows: list[LayerRow]
+
+
+def layers_document(schema: str, text: str) -> LayersDocument:
+    """The forms of a layer.
+
+    Raises:
+        UsageError: `text` is no layer.
+    """
+    rows = [_row(variant) for variant in layer_variants(parse_layer(text))]
+    return LayersDocument(schema=schema, layer=" ".join(text.split()), rows=rows)
+
+
+def _row(variant: Variant) -> LayerRow:
+    f = variant.cost.total().figures
+    return LayerRow(
+        name=variant.name, macs_formula=variant.macs_formula, params=f.params or 0,
+        macs=f.macs or 0, flops=f.flops or 0, bytes_moved=f.bytes_moved or 0,
+        intensity=f.intensity, ratio=variant.ratio,
+    )  # fmt: skip
+
+
+def layers_text(document: LayersDocument, *, width: int, color: bool) -> str:
+    """The forms as a table, and what the letters mean."""
+    rows: list[Sequence[str]] = [
+        (
+            row.name, format_count(row.params), format_count(row.macs), format_count(row.flops),
+            format_bytes(row.bytes_moved), "?" if row.intensity is None else f"{row.intensity:.1f}",
+            f"{row.ratio:.4g}",
+        )
+        for row in document.rows
+    ]  # fmt: skip
+    columns = [("", "left"), ("params", "right"), ("MACs", "right"), ("FLOPs", "right"),
+               ("moved", "right"), ("FLOPs/B", "right"), ("of std", "right")]  # fmt: skip
+    formulas = [Text(f"{row.name}: MACs = {row.macs_formula}", "dim") for row in document.rows]
+    title = Text(clean(document.layer), "bold")
+    body: list[RenderableType] = [title, "", plain_table(columns, rows), "", *formulas]
+    return render(body, width=width, color=color)

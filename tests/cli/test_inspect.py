@@ -1,0 +1,107 @@
+"""`peakfold inspect`: the flags of the cost table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call, error_line
+
+BIG = """peakfold-graph 1
+input x: float32[2,8]
+parameter w: float32[8,8]
+parameter v: float32[8,16]
+a: float32[2,8] = matmul(x, w) scope="net.first"
+b: float32[2,8] = relu(a) scope="net.first"
+y: float32[2,16] = matmul(b, v) scope="net.second"
+output y
+"""
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    path = tmp_path / "big.pf"
+    path.write_text(BIG)
+    return path
+
+
+@pytest.mark.req("R69")
+def test_the_first_line_has_the_four_key_figures(call: Call, big: Path) -> None:
+    first = call("inspect", big, "--rate", "10").stdout.splitlines()[0]
+    # Per sample of a batch of 2: 392 FLOPs, 64+256+64 + 128 + 64+512+128 = 1,216 bytes in all.
+    assert first == "192 params, 392 FLOPs, 608 B memory access, 6.08 KB/s bandwidth"
+    document = json.loads(call("inspect", big, "--json", "--rate", "10").stdout)
+    totals = document["totals"]
+    assert totals["per_sample"] == {
+        "flops": 392.0, "bytes_moved": 608.0, "fused_bytes_moved": 544.0,
+    }  # fmt: skip
+    assert (totals["bandwidth_need"], totals["rate"]) == (6080.0, 10.0)
+
+
+@pytest.mark.req("R60")
+def test_rows_by_op_scope_and_kind(call: Call, big: Path) -> None:
+    table = call("inspect", big, "--csv", "-").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["name"], row["macs"]) for row in rows] == [("a", "128"), ("b", "0"), ("y", "256")]
+    table = call("inspect", big, "--csv", "-", "--by", "scope").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["name"], row["macs"], row["params"]) for row in rows] == [
+        ("", "384", "192"), ("net", "384", "192"), ("net.first", "128", "64"),
+        ("net.second", "256", "128"),
+    ]  # fmt: skip
+    table = call("inspect", big, "--csv", "-", "--by", "kind", "--sort", "macs").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["name"], row["ops"]) for row in rows] == [("matmul", "2"), ("relu", "1")]
+    text = call("inspect", big, "--by", "scope").stdout
+    assert "  net" in text
+    assert "    first" in text
+
+
+def test_sorting_and_cutting(call: Call, big: Path) -> None:
+    table = call("inspect", big, "--csv", "-", "--sort", "params", "--top", "2").stdout
+    assert [row["name"] for row in csv.DictReader(io.StringIO(table))] == ["y", "a"]
+    text = call("inspect", big, "--top", "1").stdout
+    assert "1 of 3" in text
+    assert "1 of 3" not in call("inspect", big, "--all").stdout
+
+
+def test_markdown_cannot_be_broken_by_a_name(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "evil.pf"
+    path.write_text(
+        'peakfold-graph 1\ninput x: int8[4]\ny: int8[4] = relu(x) name="a|b<script>`"\noutput y\n'
+    )
+    table = call("inspect", path, "--markdown", "-").stdout
+    assert "| a\\|b&lt;script&gt;\\` | relu |" in table
+
+
+def test_strict_is_an_exit_code(call: Call, big: Path, models: Path) -> None:
+    assert call("inspect", big, "--strict").exit_code == 0
+    result = call("inspect", models / "evil.pf", "--strict")
+    assert result.exit_code in (0, 1)
+    result = call("inspect", models / "roles.pf", "--strict")
+    assert result.exit_code == 1
+    assert "opaque (3), warp (2)" in error_line(result.stderr)
+    assert result.stdout  # the report is printed all the same
+
+
+def test_trips_are_named(call: Call, big: Path) -> None:
+    result = call("inspect", big, "--trips", "steps=4")
+    assert result.exit_code == 2
+    assert "no loop is called 'steps'" in error_line(result.stderr)
+    assert call("inspect", big, "--trips", "steps").exit_code == 2
+
+
+@pytest.mark.req("R71")
+def test_layer_types_need_no_model(call: Call, big: Path) -> None:
+    document = json.loads(call("inspect", "--op", "conv 3x3 64->128 @56", "--json").stdout)
+    assert [row["macs"] for row in document["rows"]] == [
+        231211008, 57802752, 1806336, 25690112, 27496448,
+    ]  # fmt: skip
+    assert "0.1189" in call("inspect", "--op", "conv 3x3 64->128 @56").stdout
+    assert call("inspect", "--op", "pool").exit_code == 2
+    assert call("inspect", big, "--op", "fc 4->4").exit_code == 2
+    assert call("inspect").exit_code == 2
