@@ -18,7 +18,8 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
     or a part of another: those form a family that counts once, by its largest member, and not
     at all if it reaches into memory of the caller. A
     result that may be a view or may run in place can lie in an operand's bytes and counts
-    nothing beside them. After the last op all kept outputs exist together. Every tensor
+    nothing beside them; one that may lie over part of an operand counts what reaches out of it
+    at the smallest distance. After the last op all kept outputs exist together. Every tensor
     starts at a legal address, so each family is padded to the alignment.
 
     Args:
@@ -56,10 +57,25 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
                 largest[key] = max(largest.get(key, 0), index.nbytes[tensor])
         return sum(round_up(nbytes, policies.align) for nbytes in largest.values())
 
+    def reaching_out(op: int, fact: Facts) -> int:
+        """Bytes of result 0 outside the operands it may lie over, and of the other results."""
+        record = index.graph.ops[op]
+        names = dict.fromkeys(record.inputs[o.input] for o in fact.overlap)
+        hosts = [index.id_of[name] for name in names if name]
+        first, *others = index.results[op]
+        size = round_up(index.nbytes[first], policies.align)
+        under = together(hosts)
+        if len(hosts) == 1 and family[hosts[0]] not in outside:
+            distance = min(o.distance for o in fact.overlap)
+            size = max(size, round_up(distance, policies.align) + under)
+        return max(0, size - under) + together(others)
+
     bound = together(index.outputs)
     for op, fact in enumerate(facts):
         results = index.results[op][1:] if fact.inplace else index.results[op]
         needed = together((*index.operands[op], *results))
+        if fact.overlap and not fact.inplace and index.graph.ops[op].outputs[0]:
+            needed = min(needed, together(index.operands[op]) + reaching_out(op, fact))
         bound = max(bound, needed + round_up(fact.workspace or 0, policies.align))
     return bound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peakfold.analysis.scratch import table_workspace
-from peakfold.ir import Graph, Op, ViewFact
+from peakfold.ir import Graph, Op, OverlapFact, ViewFact
 from peakfold.ops import context, lookup
 from peakfold.target import Target
 
@@ -21,6 +21,7 @@ class Facts:
         workspace: scratch bytes; `None` = not known.
         known: false for an op the registry has no row for.
         renames: the op keeps every byte where it is, so in place asks for equal bytes only.
+        overlap: inputs that output 0 may be written over at a distance.
     """
 
     inplace: tuple[int, ...] = ()
@@ -29,6 +30,7 @@ class Facts:
     workspace: int | None = None
     known: bool = True
     renames: bool = False
+    overlap: tuple[OverlapFact, ...] = ()
 
 
 def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
@@ -54,18 +56,21 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
         inplace = ()
     views = spec.views(ctx) if spec.views else ()
     parts = spec.parts(ctx) if spec.parts else ()
+    overlap = spec.overlap(ctx) if spec.overlap and op.kind in target.overlap_kinds else ()
     workspace = table_workspace(ctx, target)  # what its kernels were seen to ask for comes first
     if workspace is None and spec.workspace:
         workspace = spec.workspace(ctx)
     if stated is not None and stated.views is not None:
         views = stated.views
+    if stated is not None and stated.overlap is not None:
+        overlap = stated.overlap
     if stated is not None and stated.workspace is not None:
         workspace = stated.workspace
     renames = target.reshape == "inplace" and views == (ViewFact(0, 0, 0),)
     if renames:
         views, inplace = (), (0,) if target.allows_inplace(op.kind) else ()
     known = spec.known or (op.kind == "opaque" and stated is not None)
-    return Facts(inplace, views, parts, workspace, known, renames)
+    return Facts(inplace, views, parts, workspace, known, renames, overlap)
 
 
 def unsupported(graph: Graph) -> dict[str, int]:

@@ -61,6 +61,7 @@ Strategies:
 @click.option("--no-inplace", is_flag=True, help="Never write a result over an input.")
 @click.option("--no-views", is_flag=True, help="Copy where a reshape could alias.")
 @click.option("--no-zero-copy", is_flag=True, help="Never build a concatenation in its place.")
+@click.option("--no-overlap", is_flag=True, help="Never write a result over part of an input.")
 @click.option(
     "--order",
     type=click.Choice(opt.ORDERS),

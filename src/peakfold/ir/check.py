@@ -134,6 +134,11 @@ def _check_stated(graph: Graph, op: Op) -> None:
         )
     if stated.workspace is not None and not 0 <= stated.workspace < 2**62:
         raise ModelError(f"states {stated.workspace} bytes of workspace", where=_where(graph, op))
+    for fact in stated.overlap or ():
+        if not 0 <= fact.input < len(op.inputs) or not op.inputs[fact.input]:
+            raise ModelError(
+                "states an overlap with an operand it has not", where=_where(graph, op)
+            )
     for view in stated.views or ():
         known = 0 <= view.input < len(op.inputs) and 0 <= view.output < len(op.outputs)
         if not known or not op.inputs[view.input] or not op.outputs[view.output]:

@@ -90,6 +90,18 @@ class ViewFact:
 
 
 @dataclass(frozen=True, slots=True)
+class OverlapFact:
+    """Output 0 may be written over input `input` if it starts `distance` bytes below it.
+
+    Everything from that distance on is safe: by the time a byte is written, the input bytes
+    that lay there have been read for the last time. The sizes need not be equal.
+    """
+
+    input: int
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stated:
     """Semantics written down for one op in place of the registry's (the text form's overrides).
 
@@ -98,11 +110,13 @@ class Stated:
     Attributes:
         inplace: positions of inputs that output 0 may be written over.
         views: aliases of inputs.
+        overlap: inputs that output 0 may be written over at a distance.
         workspace: bytes of scratch that live during this op only.
     """
 
     inplace: tuple[int, ...] | None = None
     views: tuple[ViewFact, ...] | None = None
+    overlap: tuple[OverlapFact, ...] | None = None
     workspace: int | None = None
 
 

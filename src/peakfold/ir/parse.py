@@ -8,7 +8,17 @@ from dataclasses import replace
 from typing import cast
 
 from peakfold.errors import ModelError
-from peakfold.ir.graph import AttrValue, Graph, Op, Region, Role, Stated, Tensor, ViewFact
+from peakfold.ir.graph import (
+    AttrValue,
+    Graph,
+    Op,
+    OverlapFact,
+    Region,
+    Role,
+    Stated,
+    Tensor,
+    ViewFact,
+)
 from peakfold.ir.types import DTYPES, Shape
 
 HEADER = "peakfold-graph 1"
@@ -20,6 +30,7 @@ _DIGITS = 40
 _ROLES = {role.value: role for role in Role}
 _STATIC_WORDS = frozenset(role.value for role in Role if role.static)
 _VIEW = re.compile(r"(\d+)<(\d+)\+(\d+)")
+_OVERLAP = re.compile(r"(\d+)-(\d+)")
 
 
 def default_op_name(outputs: tuple[str, ...]) -> str:
@@ -301,6 +312,8 @@ def _parse_modifiers(line: _Line, op: Op) -> Op:
             stated = replace(stated, inplace=_int_list(line))
         elif key == "views":
             stated = replace(stated, views=_view_list(line))
+        elif key == "overlap":
+            stated = replace(stated, overlap=_overlap_list(line))
         else:
             raise line.fail(f"unknown modifier {key!r}")
     return op if stated == Stated() else replace(op, stated=stated)
@@ -319,6 +332,14 @@ def _view_list(line: _Line) -> tuple[ViewFact, ...]:
     if not all(matches):
         raise line.fail('a view is written "OUTPUT<INPUT+BYTES"')
     return tuple(ViewFact(int(m[1]), int(m[2]), int(m[3])) for m in matches if m)
+
+
+def _overlap_list(line: _Line) -> tuple[OverlapFact, ...]:
+    value = line.value()
+    matches = [_OVERLAP.fullmatch(str(v)) for v in value] if isinstance(value, tuple) else [None]
+    if not all(matches):
+        raise line.fail('an overlap is written "INPUT-BYTES"')
+    return tuple(OverlapFact(int(m[1]), int(m[2])) for m in matches if m)
 
 
 def _parse_regions(lines: list[str], at: int) -> tuple[tuple[Region, ...], int]:

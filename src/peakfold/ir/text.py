@@ -13,7 +13,8 @@
   type overrides the default: ``dh: gradient float32[4]``.
 - ``_`` is an absent input or output. Keyword arguments are attributes.
 - After the call: ``name scope reads writes`` and the stated facts ``inplace=[0]``,
-  ``views=["0<1+128"]`` (output 0 is input 1 from byte 128), ``workspace=1024``.
+  ``views=["0<1+128"]`` (output 0 is input 1 from byte 128), ``overlap=["0-16"]`` (output 0
+  may be written over input 0 if it starts 16 bytes or more below it), ``workspace=1024``.
 - A line that ends in ``begin`` is followed by ``region "label" captures=[..]`` blocks, each
   closed by ``end``, and one more ``end``.
 - Names that are not plain words are JSON strings. ``#`` starts a comment line.
@@ -138,6 +139,8 @@ def _stated(stated: Stated | None) -> Iterator[tuple[str, str]]:
     if stated.views is not None:
         views = tuple(f"{v.output}<{v.input}+{v.offset}" for v in stated.views)
         yield "views", _format_value(views)
+    if stated.overlap is not None:
+        yield "overlap", _format_value(tuple(f"{o.input}-{o.distance}" for o in stated.overlap))
     if stated.workspace is not None:
         yield "workspace", str(stated.workspace)
 

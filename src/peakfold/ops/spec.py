@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from peakfold.ir.graph import AttrValue, Op, Tensor, ViewFact
+from peakfold.ir.graph import AttrValue, Op, OverlapFact, Tensor, ViewFact
 from peakfold.ir.types import DType, Shape
 
 Engine = Literal["matrix", "vector", "copy", "none"]
@@ -71,6 +71,7 @@ ShapeRule = Callable[[Context], tuple[OutputType | None, ...] | None]
 ViewRule = Callable[[Context], tuple[ViewFact, ...]]
 CountRule = Callable[[Context], int | None]
 InplaceRule = Callable[[Context], tuple[int, ...]]
+OverlapRule = Callable[[Context], tuple[OverlapFact, ...]]
 MoveRule = Callable[[Context], tuple[int, int] | None]
 MaskRule = Callable[[Context], tuple[int, int]]
 EngineRule = Callable[[Context], Engine]
@@ -135,6 +136,9 @@ class OpSpec:
         views: outputs that are byte ranges of an input (alias or copy is the planner's choice).
         parts: inputs that are byte ranges of output 0 (concatenation); `ViewFact.offset` is
             the byte offset of that input inside output 0.
+        overlap: inputs that output 0 may be written over at a distance, and the smallest one,
+            in the order in which the reference kernel of this kind reads and writes. Not a
+            fact of mathematics: it holds for targets that name the kind.
         workspace: scratch bytes while the op runs; `None` = depends on the kernel, unknown.
         macs: multiply-accumulates (1 MAC = 1 multiply and 1 add = 2 FLOPs); `None` = unknown.
         other_ops: scalar operations that are not part of a MAC; `None` = unknown.
@@ -158,6 +162,7 @@ class OpSpec:
     inplace_if: InplaceRule | None = None
     views: ViewRule | None = None
     parts: ViewRule | None = None
+    overlap: OverlapRule | None = None
     workspace: CountRule | None = None
     macs: CountRule | None = None
     other_ops: CountRule | None = None

@@ -10,13 +10,8 @@ import numpy as np
 from peakfold.analysis import Facts, Index, Policies, Schedule, make_schedule
 from peakfold.analysis.parallel import Precedence
 from peakfold.packing import Problem
-from peakfold.planning.storage import (
-    Aliasing,
-    Piece,
-    Storages,
-    build_storages,
-    storage_pieces,
-)
+from peakfold.planning.pieces import Piece, storage_pieces
+from peakfold.planning.storage import Aliasing, Storages, build_storages
 from peakfold.units import round_up
 
 

@@ -86,8 +86,8 @@ class Interpreter:
                 problem = self._concat(op, facts, name, aliases)
             else:
                 written.append(name)
-                allowed = aliases[0].input if kinds == {"inplace"} else None
-                problem = self._overwrites(op, facts, name, allowed, operands)
+                written_over = aliases[0] if kinds in ({"inplace"}, {"overlap"}) else None
+                problem = self._overwrites(op, facts, name, written_over, operands)
             if problem:
                 return problem
         return self._commit(at, operands, written)
@@ -158,22 +158,30 @@ class Interpreter:
         return None
 
     def _overwrites(
-        self, op: Op, facts: Facts, name: str, allowed: str | None, operands: dict[str, Location]
-    ) -> str | None:
+        self, op: Op, facts: Facts, name: str, over: PlannedAlias | None,
+        operands: dict[str, Location],
+    ) -> str | None:  # fmt: skip
         """Whether a result lies over an operand in a way that its kernel cannot bear."""
         here = self.places.of[name]
-        if allowed is not None and (op.outputs[0] != name or allowed not in operands):
-            return f"cannot write {name!r} in place of {allowed!r}"
+        if over is not None and (op.outputs[0] != name or over.input not in operands):
+            return f"cannot write {name!r} in place of {over.input!r}"
         for other, there in operands.items():
             if not here.overlaps(there):
                 continue
             positions = [at for at, operand in enumerate(op.inputs) if operand == other]
-            elementwise = bool(positions) and all(at in facts.inplace for at in positions)
-            same = self._same_layout(name, other, facts) and here.address == there.address
-            if allowed is None or not elementwise or not same:
+            if over is None or not positions:
                 return f"writes {name!r} over its operand {other!r}"
-        if allowed is not None and here.nbytes and not here.overlaps(operands[allowed]):
-            return f"is said to write {name!r} in place of {allowed!r}, but does not"
+            if over.how == "overlap":
+                problem = _too_near(facts, positions, there.address - here.address)
+                if problem:
+                    return f"writes {name!r} over its operand {other!r}, {problem}"
+                continue
+            elementwise = all(at in facts.inplace for at in positions)
+            same = self._same_layout(name, other, facts) and here.address == there.address
+            if not elementwise or not same:
+                return f"writes {name!r} over its operand {other!r}"
+        if over is not None and here.nbytes and not here.overlaps(operands[over.input]):
+            return f"is said to write {name!r} in place of {over.input!r}, but does not"
         return None
 
     def _same_layout(self, one: str, two: str, facts: Facts) -> bool:
@@ -197,3 +205,18 @@ class Interpreter:
             if self._space(where).wrong(where.address, part) is not None:
                 return f"the copy of output {name!r} is overwritten"
         return None
+
+
+def _too_near(facts: Facts, positions: list[int], above: int) -> str | None:
+    """What forbids a result to start `above` bytes below an operand; `None` if nothing does.
+
+    The kernel reads the operand once for each position at which the op names it, so each of
+    them needs its distance.
+    """
+    for at in positions:
+        distances = [fact.distance for fact in facts.overlap if fact.input == at]
+        if not distances:
+            return "which its kernel may not overwrite"
+        if above < min(distances):
+            return f"{above} bytes below it; its kernel needs {min(distances)}"
+    return None

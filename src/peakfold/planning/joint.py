@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from peakfold.planning.layouts import make_layout, slices_of
-from peakfold.planning.order import best_order, bound_without_copies
+from peakfold.planning.order import best_order, bound_without_copies, sharing_of
+from peakfold.planning.overlapping import with_all_overlaps
 from peakfold.planning.parallel import way_of_running
 from peakfold.planning.study import Study
 
@@ -22,6 +23,15 @@ def with_best_order(study: Study) -> Study:
     """
     options = study.options
     found = best_order(study, time_limit=options.time_limit, seed=options.seed)
+    orders = [found.order]
+    if any(fact.overlap for fact in study.facts):
+        # What overlaps lowers peaks, so they need a search of their own; its bound holds for
+        # any choice of them.
+        full = with_all_overlaps(study, sharing_of(study))
+        found = best_order(
+            study, time_limit=options.time_limit, seed=options.seed, aliasing=full
+        )  # fmt: skip
+        orders.append(found.order)
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views
     if copies_may_help(study) or not study.bodies_proven:
         bound = 0
@@ -30,18 +40,21 @@ def with_best_order(study: Study) -> Study:
     else:
         bound = found.bound
     study = replace(study, any_order=max(study.any_order, bound))
-    if found.order == study.order:
+    others = [order for order in dict.fromkeys(orders) if order != study.order]
+    if not others:
         return study
-    running = way_of_running(study.index, found.order, 1)
-    other = replace(study, order=found.order, running=running)
-    file_total = make_layout(study, "arena", _strategy(study)).total
-    return other if make_layout(other, "arena", _strategy(study)).total < file_total else study
+    best, total = study, make_layout(study, "arena", _strategy(study)).total
+    for order in others:
+        other = replace(study, order=order, running=way_of_running(study.index, order, 1))
+        tried = make_layout(other, "arena", _strategy(study)).total
+        best, total = (other, tried) if tried < total else (best, total)
+    return best
 
 
 def copies_may_help(study: Study) -> bool:
     """Whether copying a slice instead of aliasing it could lower the live bytes of some order.
 
-    It can only where the slice is what keeps an op from running in place over the base: else
+    It can only where the slice is what keeps an op from writing over the base: else
     the copy adds its bytes and frees none that the alias would not free.
     """
     index = study.index
@@ -51,7 +64,7 @@ def copies_may_help(study: Study) -> bool:
     root = whole_views(study)
     sliced = {root[tensor] for tensor in bases}
     for op, fact in zip(study.graph.ops, study.facts, strict=True):
-        for position in fact.inplace:
+        for position in (*fact.inplace, *(overlap.input for overlap in fact.overlap)):
             name = op.inputs[position] if position < len(op.inputs) else ""
             if name and root[index.id_of[name]] in sliced:
                 return True

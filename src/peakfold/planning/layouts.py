@@ -22,6 +22,7 @@ from peakfold.planning.decisions import Block, Timeline, timeline
 from peakfold.planning.lanes import path_colours
 from peakfold.planning.options import COUNTER, PATHS
 from peakfold.planning.order import choose_copies
+from peakfold.planning.overlapping import overlap_choices
 from peakfold.planning.parallel import assign_lanes_objects, pack_lanes
 from peakfold.planning.plan import Mode
 from peakfold.planning.storage import Aliasing
@@ -31,6 +32,8 @@ from peakfold.planning.study import Study
 _MANY = 20_000
 # How many concatenations are tried one by one when taking all of them in does not pay.
 _HOME_TRIALS = 32
+# Sets of overlaps that are packed, from the one with the lowest peak on.
+_OVERLAP_TRIALS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +46,8 @@ class Layout:
         objects: per block, its shared object; `None` in mode `arena`.
         bound: no layout of this family for these blocks is smaller.
         optimal: `total` is proven to be the smallest of its family for these blocks.
+        aliasing: the sharing that was wanted.
+        apart: in mode `arena`, `total` if no result overlapped part of an operand.
         copying: in mode `arena`, `total` if every concatenation copied its parts; a runtime
             that cannot obey zero-copy needs this much.
     """
@@ -56,6 +61,8 @@ class Layout:
     bound: int
     optimal: bool
     copying: int | None = None
+    aliasing: Aliasing | None = None
+    apart: int | None = None
 
 
 def full_aliasing(study: Study) -> Aliasing:
@@ -228,9 +235,20 @@ def _arena(study: Study, strategy: str) -> Layout:
     if slices := slices_of(study):
         # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
         best = _better(study, strategy, replace(aliasing, copied=frozenset(slices)), best)
-    if not best.timeline.storages.homed:
-        copying = best.total
-    return replace(best, copying=copying)
+    found = _overlapped(study, strategy, best)
+    if not found.timeline.storages.homed:
+        copying = found.total
+    return replace(found, copying=copying, apart=best.total)
+
+
+def _overlapped(study: Study, strategy: str, best: Layout) -> Layout:
+    """The layout with results over parts of operands, where that makes it smaller."""
+    choices = overlap_choices(study, best.aliasing or _aliasing(study))
+    for chosen, played in choices[: -_OVERLAP_TRIALS - 1 : -1]:
+        if played.peak < best.total:
+            tried = _packed(study, strategy, chosen, played)
+            best = tried if tried.total < best.total else best
+    return best
 
 
 def slices_of(study: Study) -> dict[int, int]:
@@ -267,5 +285,5 @@ def _packed(
     )  # fmt: skip
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
-        None, packing.lower_bound, packing.optimal,
+        None, packing.lower_bound, packing.optimal, aliasing=aliasing,
     )  # fmt: skip

@@ -31,7 +31,7 @@ class PlanOptions:
         strategy: ``best`` or a named algorithm of the mode's family.
         share: who may follow whom in a shared object (modes `share` and `both`).
         inputs, outputs, align: override the target's policies.
-        inplace, views, zero_copy: switch a kind of sharing off everywhere.
+        inplace, views, zero_copy, overlap: switch a kind of sharing off everywhere.
         fold: compute before the run what needs no input.
         fold_weights: also fold conversions that make a weight larger.
         order: ``file`` keeps the file's order of ops; ``best`` searches for a lower peak.
@@ -56,6 +56,7 @@ class PlanOptions:
     inplace: bool = True
     views: bool = True
     zero_copy: bool = True
+    overlap: bool = True
     fold: bool = True
     fold_weights: bool = False
     order: Literal["file", "best"] = "file"

@@ -12,7 +12,7 @@ from peakfold.packing import Packing, Problem, pack
 from peakfold.packing.objects import assign_related
 from peakfold.planning.decisions import Block, Timeline
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path
-from peakfold.planning.storage import Piece
+from peakfold.planning.pieces import Piece
 
 FREE_LANES = 0
 

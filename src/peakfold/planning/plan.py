@@ -62,12 +62,15 @@ class ExternalBuffer(_Record, frozen=True, kw_only=True):
 
 
 class PlannedAlias(_Record, frozen=True, kw_only=True):
-    """`output` lies in the bytes of `input`; for ``concat``, `input` lies in `output`."""
+    """`output` lies in the bytes of `input`.
+
+    For ``concat``, `input` lies in `output`; for ``overlap``, the two share some of their bytes.
+    """
 
     op: Count
     output: str
     input: str
-    how: Literal["view", "inplace", "concat"]
+    how: Literal["view", "inplace", "overlap", "concat"]
 
 
 class Bound(_Record, frozen=True, kw_only=True):

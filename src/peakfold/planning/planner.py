@@ -237,6 +237,8 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         plan_bytes=plan.arena_bytes,
         zero_copy_concats=len(arena.timeline.storages.homed),
         arena_copying_bytes=arena.total if arena.copying is None else arena.copying,
+        overlaps=sum(a.how == "overlap" for a in arena.timeline.storages.aliases),
+        arena_apart_bytes=arena.total if arena.apart is None else arena.apart,
         copies=len(plan.copies),
         opaque_tensors=len(plan.opaque),
         budget_bytes=study.options.budget,

@@ -8,6 +8,8 @@ it, and each rule of reuse is a test of its own:
   the copy that the runtime must make is counted.
 - In place needs equal shape and element width, no value in those bytes that is still to be
   read, and no other operand in them (`x - x[0:1]` is a trap), and bytes that are ours.
+- An overlap needs the same of all that lies in the result's bytes, but operands of the op may
+  lie there if they begin far enough above the result. It is taken only where it is asked for.
 - A concatenation takes its parts in when each has one such home, nothing of it is external
   or pinned, and the offsets are legal.
 
@@ -18,17 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 from peakfold.analysis.facts import Facts
 from peakfold.analysis.index import Index
 from peakfold.analysis.parallel import Precedence
 from peakfold.analysis.schedule import Policies, Schedule
-from peakfold.interval import Interval, union
+from peakfold.interval import Interval
 from peakfold.ir import Op
+from peakfold.units import round_up
 
-How = Literal["view", "inplace", "concat"]
+How = Literal["view", "inplace", "overlap", "concat"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +42,15 @@ class Aliasing:
         views: alias re-readings of bytes.
         homes: concatenation ops whose parts are written straight into the result.
         copied: views (tensor ids) to be materialised all the same.
+        overlaps: ops whose result is written over part of an operand, at the distance that
+            facts give, where it does not run in place.
     """
 
     inplace: bool = True
     views: bool = True
     homes: frozenset[int] = frozenset()
     copied: frozenset[int] = frozenset()
+    overlaps: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,14 @@ class Storages:
         self.offset[tensor] = self.offset[host] + at
         self.members[storage].append(tensor)
 
+    def settle(self) -> None:
+        """Count the offsets of each storage from its first byte."""
+        for members in self.members:
+            first = min((self.offset[tensor] for tensor in members), default=0)
+            if first < 0:
+                for tensor in members:
+                    self.offset[tensor] -= first
+
     def absorb(self, part: int, whole: int, at: int) -> None:
         """Move the whole storage of `part` to byte `at` of the storage that holds `whole`."""
         source, target = self.of[part], self.of[whole]
@@ -129,6 +142,7 @@ class _Builder:
                 self._own(tensor, self.policies.inputs == "external")
         for step, op in enumerate(self.schedule.order):
             self._place_op(step, op)
+        self.result.settle()
         return self.result
 
     def _own(self, tensor: int, external: bool) -> None:
@@ -156,6 +170,9 @@ class _Builder:
                     self._join(tensor, host, 0)
                     self.result.aliases.append(Alias(op, tensor, host, "inplace"))
                     continue
+            reaches = first and not external and op in self.aliasing.overlaps
+            if reaches and self._place_over(step, op, record, tensor):
+                continue
             self._own(tensor, external)
             if first and not external and op in self.aliasing.homes:
                 self._take_parts(op, record, tensor, facts)
@@ -230,6 +247,39 @@ class _Builder:
             over = all(self._surely_over(other, op, self.guard) for other in clash)
         return over and all(self._harmless(record, facts, host, other) for other in clash)
 
+    def _place_over(self, step: int, op: int, record: Op, tensor: int) -> bool:
+        """Put a result partly over an operand, if one can be lower than where it ends."""
+        for fact in self.facts[op].overlap:
+            name = record.inputs[fact.input] if fact.input < len(record.inputs) else ""
+            distance = round_up(fact.distance, self.policies.align)
+            if name and distance < self.index.nbytes[tensor]:
+                host = self.index.id_of[name]
+                if self._may_reach_over(step, op, tensor, host, distance):
+                    self._join(tensor, host, -distance)
+                    self.result.aliases.append(Alias(op, tensor, host, "overlap"))
+                    return True
+        return False
+
+    def _may_reach_over(self, step: int, op: int, tensor: int, host: int, distance: int) -> bool:
+        """Whether all in the bytes that a result would take is over, or bears the distance."""
+        storage = self.result.of[host]
+        if storage < 0 or self.result.external[storage] or self.guard is not None:
+            return False
+        start = self.result.offset[host] - distance
+        window = Interval(start, start + self.index.nbytes[tensor])
+        clash = [t for t in self.pending[storage] if self._window(t).overlaps(window)]
+        if any(self.schedule.last_use[other] > step for other in clash):
+            return False
+        record, facts = self.index.graph.ops[op], self.facts[op].overlap
+        least = {fact.input: fact.distance for fact in facts}
+        for other in clash:
+            name, above = self.index.name(other), self.result.offset[other] - start
+            places = [at for at, operand in enumerate(record.inputs) if operand == name]
+            bears = bool(places) and all(at in least and least[at] <= above for at in places)
+            if name in record.operands and not bears:
+                return False
+        return True
+
     def _surely_over(self, tensor: int, op: int, guard: Precedence) -> bool:
         """Whether in every run all that touches a value is done, but for `op` itself."""
         if self.schedule.last_use[tensor] >= self.schedule.steps:
@@ -274,7 +324,8 @@ class _Builder:
             return False
         members = self.result.members[storage]
         extent = max(self._window(t).stop for t in members)
-        exact = self.result.offset[tensor] == 0 and extent == self.index.nbytes[tensor]
+        first = min(self.result.offset[t] for t in members)
+        exact = self.result.offset[tensor] == first == 0 and extent == self.index.nbytes[tensor]
         return exact and all(self.schedule.last_use[t] < self.schedule.steps for t in members)
 
 
@@ -298,48 +349,3 @@ def build_storages(
             the schedule does.
     """
     return _Builder(index, schedule, policies, facts, aliasing, guard).run()
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes ``[lower, upper)`` of a storage that are alive during ``[start, stop)``."""
-
-    start: int
-    stop: int
-    lower: int
-    upper: int
-
-
-def storage_pieces(
-    index: Index, schedule: Schedule, storages: Storages, storage: int
-) -> list[Piece]:
-    """The rectangles a storage covers, byte range by byte range.
-
-    The members' byte ranges cut the storage into strips; the life of a strip is the union of
-    its members' lives. Neighbouring strips with equal lives are one piece.
-    """
-    members = storages.members[storage]
-    windows = [Interval(storages.offset[t], storages.offset[t] + index.nbytes[t]) for t in members]
-    lives = [_life(schedule, t) for t in members]
-    if all(window == windows[0] for window in windows):
-        return [_piece(life, windows[0]) for life in union(lives)]
-    cuts = sorted({edge for window in windows for edge in window})
-    pieces: list[Piece] = []
-    open_strips: dict[Interval, Interval] = {}
-    for strip in (Interval(a, b) for a, b in pairwise(cuts)):
-        alive = union([life for life, w in zip(lives, windows, strict=True) if w.contains(strip)])
-        pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
-        open_strips = {
-            life: Interval(open_strips[life].start, strip.stop) if life in open_strips else strip
-            for life in alive
-        }
-    return pieces + [_piece(life, window) for life, window in open_strips.items()]
-
-
-def _piece(life: Interval, window: Interval) -> Piece:
-    return Piece(life.start, life.stop, window.start, window.stop)
-
-
-def _life(schedule: Schedule, tensor: int) -> Interval:
-    last = schedule.last_use[tensor]
-    return Interval(schedule.born[tensor], min(last + 1, schedule.steps))

@@ -107,7 +107,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     least: list[Facts] = []
     bodies: list[BodyPlan] = []
     for at, op in enumerate(graph.ops):
-        fact = floor = op_facts(graph, op, target)
+        fact = floor = _facts(graph, op, target, options)
         if op.regions:
             plans = [plan_body(region.graph, inner) for region in op.regions]
             bodies += [BodyPlan(op=at, region=n, plan=plan) for n, plan in enumerate(plans)]
@@ -124,6 +124,13 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
         running.order, running, known and all(body.plan.workspace_known for body in bodies),
         any_order_bound(index, policies, least), facts == least,
     )  # fmt: skip
+
+
+def _facts(graph: Graph, op: Op, target: Target, options: PlanOptions) -> Facts:
+    fact = op_facts(graph, op, target)
+    # Where ops run in lanes, or objects are shared whole, nothing overlaps.
+    wanted = options.overlap and options.lanes == 1
+    return fact if wanted else replace(fact, overlap=())
 
 
 def body_workspace(op: Op, arenas: Sequence[int], align: int) -> int:

@@ -29,6 +29,8 @@ class Summary:
         plan_bytes: bytes of the plan that was asked for (`mode`).
         zero_copy_concats: concatenations whose parts are written in place.
         arena_copying_bytes: the arena if every concatenation copied its parts instead.
+        overlaps: results written over part of an operand.
+        arena_apart_bytes: the arena if none were.
         copies: outputs the runtime must copy.
         opaque_tensors: values whose size no graph states, outside every figure here.
         fits: whether `plan_bytes` is within `budget_bytes`; `None` without a budget.
@@ -57,6 +59,8 @@ class Summary:
     plan_bytes: int
     zero_copy_concats: int
     arena_copying_bytes: int
+    overlaps: int
+    arena_apart_bytes: int
     copies: int
     opaque_tensors: int
     budget_bytes: int | None

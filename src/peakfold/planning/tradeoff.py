@@ -38,7 +38,7 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
         for b, at in zip(played.blocks, layout.offsets, strict=True)
         if b.workspace >= 0
     }
-    shown = {a.output for a in storages.aliases if a.how != "inplace"}
+    shown = {a.output for a in storages.aliases if a.how in ("view", "concat")}
     memory = Memory()
     for step, op in enumerate(schedule.order):
         writes = [(str(t), *_place(study, layout, base, t)) for t in index.results[op]

@@ -149,7 +149,7 @@ class LanesJudge:
             for place in buffer.tensors
         }
         for alias in self.plan.aliases:
-            if alias.how != "inplace" or alias.output not in places:
+            if alias.how not in ("inplace", "overlap") or alias.output not in places:
                 continue
             number, here = places[alias.output]
             for place in self.plan.buffers[number].tensors:

@@ -85,6 +85,7 @@ def ops_document() -> OpsDocument:
                 inplace=bool(row.inplace) or row.inplace_if is not None,
                 views=row.views is not None,
                 parts=row.parts is not None,
+                overlap=row.overlap is not None,
                 workspace=_answers(row.workspace),
                 macs=_answers(row.macs),
                 shape=row.shape is not None,
@@ -133,6 +134,7 @@ def targets_document() -> TargetsDocument:
                 outputs=target.outputs,
                 inplace_kinds=list(target.inplace_kinds),
                 inplace_also=list(target.inplace_also),
+                overlap_kinds=list(target.overlap_kinds),
                 views=target.views,
                 zero_copy_concat=target.zero_copy_concat,
             )

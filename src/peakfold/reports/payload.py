@@ -245,6 +245,7 @@ class KindRecord:
         inplace: output 0 may be written over some input (of some ops of the kind).
         views: some output is a byte range of an input.
         parts: inputs may be written straight into output 0.
+        overlap: output 0 may be written over part of an input, by kernels that targets name.
         workspace: the scratch is known without asking a kernel.
         macs: multiply-accumulates can be counted.
         shape: output shapes can be inferred.
@@ -254,6 +255,7 @@ class KindRecord:
     inplace: bool
     views: bool
     parts: bool
+    overlap: bool
     workspace: bool
     macs: bool
     shape: bool
@@ -279,6 +281,7 @@ class TargetRecord:
     outputs: str
     inplace_kinds: list[str]
     inplace_also: list[str]
+    overlap_kinds: list[str]
     views: bool
     zero_copy_concat: bool
 

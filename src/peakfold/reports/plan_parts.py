@@ -132,6 +132,19 @@ def zero_copy(result: PlanResult) -> list[RenderableType]:
     ]
 
 
+def overlaps(result: PlanResult) -> list[RenderableType]:
+    """What results over part of an operand save, since it holds for the target's kernels only."""
+    summary = result.summary
+    if summary.mode != "arena" or not summary.overlaps:
+        return []
+    return [
+        Text(
+            f"{counted(summary.overlaps, 'result')} written over part of an operand; apart from "
+            f"it they need {format_bytes(summary.arena_apart_bytes)}."
+        )
+    ]
+
+
 def lanes_part(result: PlanResult) -> list[RenderableType]:
     """How many ops may run at once, and what the plan makes wait beyond the graph."""
     plan, ops = result.plan, result.study.graph.ops

@@ -37,6 +37,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         parts.beside(result),
         *parts.lanes_part(result),
         *parts.zero_copy(result),
+        *parts.overlaps(result),
         "",
         heading("Memory over time"),
         *picture(curves_of(result), width=width),
@@ -69,17 +70,16 @@ def ops_text(document: OpsDocument, *, width: int, color: bool) -> str:
         return "yes" if value else "-"
 
     rows = [
-        [row.kind, yes(row.inplace), yes(row.views), yes(row.parts), yes(row.workspace),
-         yes(row.macs), row.engine]
+        [row.kind, yes(row.inplace), yes(row.overlap), yes(row.views), yes(row.parts),
+         yes(row.workspace), yes(row.macs), row.engine]
         for row in document.ops
     ]  # fmt: skip
-    columns = [("kind", "left"), ("in place", "left"), ("views", "left"), ("parts", "left"),
-               ("workspace", "left"), ("MACs", "left"), ("engine", "left")]  # fmt: skip
+    heads = ("kind", "in place", "overlap", "views", "parts", "workspace", "MACs", "engine")
     note = Text(
         f"{len(rows)} kinds. Workspace and MACs: yes when peakfold can tell them without a "
         "kernel. Any other kind is planned conservatively and shown as unsupported."
     )
-    table = plain_table(columns, rows)
+    table = plain_table([(head, "left") for head in heads], rows)
     # A long kind breaks over two lines rather than lose a letter or push a column out.
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     return render([table, "", note], width=width, color=color)
@@ -122,5 +122,6 @@ def targets_text(document: TargetsDocument, *, width: int, color: bool) -> str:
                 f"zero-copy concat {'yes' if target.zero_copy_concat else 'no'}"
             ),
             Text(f"  in place: {kinds}"),
+            Text(f"  overlap: {', '.join(target.overlap_kinds) or 'nothing'}"),
         ]
     return render(body, width=width, color=color)

@@ -34,6 +34,8 @@ class Target:
             allows.
         inplace_also: kinds whose kernels work in place although the mathematics alone does
             not promise it (a softmax that reads a row before it writes it).
+        overlap_kinds: kinds whose kernels keep the order of reads and writes that the registry's
+            `overlap` column is traced from, so that a result may lie over part of its input.
         views: whether reshapes and other re-readings of bytes cost nothing.
         reshape: ``view`` (a reshape re-reads its input's bytes, whoever else still reads them)
             or ``inplace`` (only the last reader may take them over).
@@ -47,6 +49,7 @@ class Target:
     outputs: OutputPolicy = "pinned"
     inplace_kinds: tuple[str, ...] = ()
     inplace_also: tuple[str, ...] = ()
+    overlap_kinds: tuple[str, ...] = ()
     views: bool = True
     reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True

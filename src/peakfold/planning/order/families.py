@@ -21,6 +21,7 @@ from peakfold.analysis import Facts, Index, Policies
 from peakfold.interval import Interval
 from peakfold.ir import Op
 from peakfold.planning.storage import Aliasing
+from peakfold.units import round_up
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,8 @@ class Families:
         members: per root, its family in file order, itself first.
         external: roots whose bytes are not in the arena.
         hosts: per op, operands that its first result may be written over when they die.
+        over: per op, operands that it may lie partly over when they die, and the bytes that it
+            then has in common with them, at most.
         loose: roots whose last bytes may go unpadded.
         exact: the peak of every order follows from these facts.
         sound: the peak of no order is below the one that follows from these facts.
@@ -44,6 +47,7 @@ class Families:
     members: dict[int, list[int]] = field(default_factory=dict)
     external: set[int] = field(default_factory=set)
     hosts: list[tuple[int, ...]] = field(default_factory=list)
+    over: list[tuple[tuple[int, ...], int]] = field(default_factory=list)
     loose: set[int] = field(default_factory=set)
     exact: bool = True
     sound: bool = True
@@ -88,6 +92,7 @@ class _Finder:
         if self.aliasing.views:
             self._place_views(record, facts)
         hosts: tuple[int, ...] = ()
+        over: tuple[tuple[int, ...], int] = ((), 0)
         for position, tensor in enumerate(self.index.results[op]):
             if self.found.root[tensor] >= 0 or tensor in self.index.opaque:
                 continue
@@ -96,7 +101,10 @@ class _Finder:
             first = position == 0 and bool(record.outputs[0])
             if first and not external and self.aliasing.inplace:
                 hosts = self._hosts(record, tensor, facts)
+            if first and not external and op in self.aliasing.overlaps:
+                over = self._over(record, tensor, facts)
         self.found.hosts.append(hosts)
+        self.found.over.append(over)
 
     def _place_views(self, record: Op, facts: Facts) -> None:
         for view in facts.views:
@@ -155,6 +163,30 @@ class _Finder:
         for host in hosts:
             self._mind_padding(tensor, host)
         return hosts
+
+    def _over(self, record: Op, tensor: int, facts: Facts) -> tuple[tuple[int, ...], int]:
+        """Operands that a result may lie partly over when they die, and for how many bytes."""
+        hosts: list[int] = []
+        shared = 0
+        for fact in facts.overlap:
+            name = record.inputs[fact.input] if fact.input < len(record.inputs) else ""
+            host = self.index.id_of[name] if name else -1
+            root = self.found.root[host] if host >= 0 else -1
+            distance = round_up(fact.distance, self.policies.align)
+            ours, theirs = self.index.nbytes[tensor], self.index.nbytes[host]
+            common = ours + theirs - max(ours, distance + theirs)
+            if root < 0 or root in self.found.external or common <= 0:
+                continue
+            hosts.append(host)
+            shared = max(shared, common)
+            # Inside a larger storage neither of the two is padded, and this may begin anywhere.
+            self.found.exact = False
+            self.found.loose |= {t for t in (tensor, root) if self._ragged(t)}
+        # Over two operands at once, it may have all of its bytes in common with them.
+        return tuple(hosts), shared if len(hosts) < 2 else self.index.nbytes[tensor]
+
+    def _ragged(self, tensor: int) -> bool:
+        return self.index.nbytes[tensor] % self.policies.align != 0
 
     def _may_host(self, record: Op, tensor: int, host: int, facts: Facts) -> bool:
         found, tensors = self.found, self.index.graph.tensors

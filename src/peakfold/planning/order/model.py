@@ -39,7 +39,8 @@ class Model:
         makes: per op, the strips it makes; those without readers die within the step.
         fresh: per op, bytes of results that are no views, in its step.
         scratch: per op, workspace bytes.
-        hosts: per op, alternatives: strips that must all die for the first result to lie there.
+        hosts: per op, alternatives: strips that must all die for the first result to lie there,
+            wholly or in part.
         saving: per op, bytes saved in its step if one of them does.
         start: bytes alive before the first step.
         first: bytes alive in the first step only, inputs nobody reads.
@@ -109,7 +110,8 @@ def build_model(
             makes[maker].append(strip)
         for op in readers:
             reads[op].append(strip)
-    hosts = [strips.host_strips(op) for op in range(count)]
+    whole = [strips.under(hosts) for hosts in families.hosts]
+    partly = [strips.under(hosts) for hosts, _ in families.over]
     early = [s for s, maker in enumerate(strips.maker) if maker < 0]
     lasting = [s for s in early if strips.kept[s] or strips.readers[s]]
     copies = _copies(index, policies)
@@ -118,8 +120,11 @@ def build_model(
         readers=strips.readers, reads=[tuple(r) for r in reads], makes=[tuple(m) for m in makes],
         fresh=[sum(strips.weight[s] for s in made) for made in makes],
         scratch=[round_up(fact.workspace or 0, policies.align) for fact in facts],
-        hosts=hosts,
-        saving=[strips.size_of_first(op) if h else 0 for op, h in enumerate(hosts)],
+        hosts=[one + two for one, two in zip(whole, partly, strict=True)],
+        saving=[
+            max(strips.size_of_first(op) if whole[op] else 0, common if partly[op] else 0)
+            for op, (_, common) in enumerate(families.over)
+        ],
         start=sum(strips.weight[s] for s in lasting),
         first=sum(strips.weight[s] for s in early) - sum(strips.weight[s] for s in lasting),
         finish=sum(round_up(index.nbytes[t], policies.align) for t in copies),
@@ -201,9 +206,9 @@ class _Strips:
     def _readers(self, tensors: Iterable[int]) -> tuple[int, ...]:
         return tuple(sorted({op for t in tensors for op in self.index.users_of(t)}))
 
-    def host_strips(self, op: int) -> tuple[tuple[int, ...], ...]:
+    def under(self, hosts: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """Per host of an op that may ever die there, the strips that lie under it."""
-        found = [tuple(self.covered.get(host, ())) for host in self.families.hosts[op]]
+        found = [tuple(self.covered.get(host, ())) for host in hosts]
         return tuple(h for h in found if h and not any(self.kept[s] for s in h))
 
     def size_of_first(self, op: int) -> int:

@@ -10,6 +10,7 @@ from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.model import Model, build_model
 from peakfold.planning.order.search import OrderSearch
+from peakfold.planning.overlapping import with_all_overlaps
 from peakfold.planning.study import Study
 
 
@@ -76,7 +77,8 @@ def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:
         time_limit: seconds, which buy a fixed number of search steps.
         seed: of random moves.
     """
-    model = build_model(study.index, study.policies, study.facts, sharing_of(study))
+    sharing = with_all_overlaps(study, sharing_of(study))
+    model = build_model(study.index, study.policies, study.facts, sharing)
     search = OrderSearch(without_copies(model, study.facts), Effort(time_limit), seed, None)
     search.run()
     return search.bound if model.sound else 0

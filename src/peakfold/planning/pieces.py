@@ -1,0 +1,56 @@
+"""The rectangles in time and address that a storage covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from peakfold.analysis.index import Index
+from peakfold.analysis.schedule import Schedule
+from peakfold.interval import Interval, union
+from peakfold.planning.storage import Storages
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes ``[lower, upper)`` of a storage that are alive during ``[start, stop)``."""
+
+    start: int
+    stop: int
+    lower: int
+    upper: int
+
+
+def storage_pieces(
+    index: Index, schedule: Schedule, storages: Storages, storage: int
+) -> list[Piece]:
+    """The rectangles a storage covers, byte range by byte range.
+
+    The members' byte ranges cut the storage into strips; the life of a strip is the union of
+    its members' lives. Neighbouring strips with equal lives are one piece.
+    """
+    members = storages.members[storage]
+    windows = [Interval(storages.offset[t], storages.offset[t] + index.nbytes[t]) for t in members]
+    lives = [_life(schedule, t) for t in members]
+    if all(window == windows[0] for window in windows):
+        return [_piece(life, windows[0]) for life in union(lives)]
+    cuts = sorted({edge for window in windows for edge in window})
+    pieces: list[Piece] = []
+    open_strips: dict[Interval, Interval] = {}
+    for strip in (Interval(a, b) for a, b in pairwise(cuts)):
+        alive = union([life for life, w in zip(lives, windows, strict=True) if w.contains(strip)])
+        pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
+        open_strips = {
+            life: Interval(open_strips[life].start, strip.stop) if life in open_strips else strip
+            for life in alive
+        }
+    return pieces + [_piece(life, window) for life, window in open_strips.items()]
+
+
+def _piece(life: Interval, window: Interval) -> Piece:
+    return Piece(life.start, life.stop, window.start, window.stop)
+
+
+def _life(schedule: Schedule, tensor: int) -> Interval:
+    last = schedule.last_use[tensor]
+    return Interval(schedule.born[tensor], min(last + 1, schedule.steps))
