@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from peakfold.ir import DTYPES, Graph, Op, Role, Stated, Tensor
+from peakfold.ir import DTYPES, Graph, Op, OverlapFact, Role, Stated, Tensor
 
 BYTE = DTYPES["uint8"]
 
@@ -45,7 +45,7 @@ class _Builder:
     def step(self) -> None:
         kind = self.draw(st.sampled_from(
             ["relu", "relu", "add", "add", "mix", "identity", "slice", "concat", "split", "stated",
-             "scratch"]
+             "scratch", "overlap"]
         ))  # fmt: skip
         x = self.pick()
         n = self.rows(x)
@@ -73,6 +73,12 @@ class _Builder:
             self.add("split", (x,), (cut, n - cut), attrs=attrs)
         elif kind == "stated":
             self.add("opaque", (x,), (n,), stated=Stated(inplace=(0,)))
+        elif kind == "overlap":
+            inputs = (x,) if self.draw(st.booleans()) else (x, self.pick())
+            over = self.draw(st.lists(st.integers(0, len(inputs) - 1), min_size=1, unique=True))
+            facts = tuple(OverlapFact(at, self.draw(st.integers(0, 2 * self.width))) for at in over)
+            self.add("opaque", inputs, (self.draw(st.integers(1, 6)),),
+                     stated=Stated(overlap=facts))  # fmt: skip
         elif kind == "scratch":
             scratch = self.draw(st.integers(1, 40))
             self.add("opaque", (x,), (n,), stated=Stated(workspace=scratch))

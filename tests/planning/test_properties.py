@@ -31,6 +31,7 @@ OPTIONS = st.builds(
     inplace=st.booleans(),
     views=st.booleans(),
     zero_copy=st.booleans(),
+    overlap=st.booleans(),
 )
 
 

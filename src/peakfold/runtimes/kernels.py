@@ -33,11 +33,14 @@ class Kernel:
         run: results from operands, in arrays of their own.
         into: writes result 0 element by element, so that the result may be the very memory of
             an operand of the same layout; `None` when there is no such kernel.
+        over: writes result 0 in the order that the op's `overlap` fact is about, so that the
+            result may lie over part of an operand; `None` when there is no such kernel.
     """
 
     name: str
     run: Run
     into: Into | None = None
+    over: Into | None = None
 
 
 @dataclass(frozen=True, slots=True)

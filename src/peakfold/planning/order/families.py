@@ -85,7 +85,33 @@ class _Finder:
                 self.found.own(tensor, self.policies.inputs == "external")
         for op, record in enumerate(self.index.graph.ops):
             self._place(op, record)
+        if any(hosts for hosts, _ in self.found.over):
+            self._loosen()
         return self.found
+
+    def _loosen(self) -> None:
+        """Take the padding off all that may share a storage with what overlaps.
+
+        In a storage that reaches further, a tensor ends inside; so do those in place of it and
+        those it is in place of, and any of them may begin anywhere.
+        """
+        touching: dict[int, set[int]] = {}
+        for op, (over, _) in enumerate(self.found.over):
+            first = self.index.results[op][:1]
+            for host in (*self.found.hosts[op], *over):
+                for one, two in ((first[0], host), (host, first[0])):
+                    a, b = self.found.root[one], self.found.root[two]
+                    touching.setdefault(a, set()).add(b)
+        stack = [self.found.root[host] for over, _ in self.found.over for host in over]
+        reached = set(stack)
+        while stack:
+            for other in sorted(touching[stack.pop()] - reached):
+                reached.add(other)
+                stack.append(other)
+        self.found.exact = False
+        self.found.loose |= {
+            t for t in reached if self.index.nbytes[t] % self.policies.align
+        }  # fmt: skip
 
     def _place(self, op: int, record: Op) -> None:
         facts = self.facts[op]
@@ -179,14 +205,8 @@ class _Finder:
                 continue
             hosts.append(host)
             shared = max(shared, common)
-            # Inside a larger storage neither of the two is padded, and this may begin anywhere.
-            self.found.exact = False
-            self.found.loose |= {t for t in (tensor, root) if self._ragged(t)}
         # Over two operands at once, it may have all of its bytes in common with them.
         return tuple(hosts), shared if len(hosts) < 2 else self.index.nbytes[tensor]
-
-    def _ragged(self, tensor: int) -> bool:
-        return self.index.nbytes[tensor] % self.policies.align != 0
 
     def _may_host(self, record: Op, tensor: int, host: int, facts: Facts) -> bool:
         found, tensors = self.found, self.index.graph.tensors

@@ -111,7 +111,7 @@ def build_model(
         for op in readers:
             reads[op].append(strip)
     whole = [strips.under(hosts) for hosts in families.hosts]
-    partly = [strips.under(hosts) for hosts, _ in families.over]
+    partly = [strips.partly_under(hosts) for hosts, _ in families.over]
     early = [s for s, maker in enumerate(strips.maker) if maker < 0]
     lasting = [s for s in early if strips.kept[s] or strips.readers[s]]
     copies = _copies(index, policies)
@@ -210,6 +210,16 @@ class _Strips:
         """Per host of an op that may ever die there, the strips that lie under it."""
         found = [tuple(self.covered.get(host, ())) for host in hosts]
         return tuple(h for h in found if h and not any(self.kept[s] for s in h))
+
+    def partly_under(self, hosts: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """Per operand that a result lies partly over, strips that must die for that.
+
+        The result takes some bytes of the operand, so where all have the same readers, they
+        must be done. Where they differ, nothing is asked, which never costs more.
+        """
+        found = [tuple(self.covered.get(host, ())) for host in hosts]
+        same = [h if len(h) == 1 else () for h in found if h]
+        return tuple(h for h in same if not any(self.kept[s] for s in h))
 
     def size_of_first(self, op: int) -> int:
         """Bytes of the first result of an op, which is a root."""

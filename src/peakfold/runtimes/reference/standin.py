@@ -2,8 +2,9 @@
 
 The text form states who reads and makes what, not the numbers. A plan is about memory alone, so
 any arithmetic with the same dependences will do: views copy bytes, joins join them, results
-that may lie over an operand mix byte k with byte k, and everything else depends on all bytes of
-all operands.
+that may lie over an operand mix byte k with byte k, results that may lie over part of one are
+written from their first byte on and read each byte as late as the stated distance allows, and
+everything else depends on all bytes of all operands.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from peakfold.runtimes.reference.program import Program, Value, slots
 from peakfold.target import load_target
 
 _STEP = np.uint32(2654435761)
+# Runs in which a result over part of an operand is written, at least.
+_RUNS = 64
 
 
 def byte_program(graph: Graph, target: str, seed: int = 0) -> Program:
@@ -73,7 +76,41 @@ def _kernel(graph: Graph, op: Op, facts: Facts) -> Kernel:
             made[at] = _result(op, facts, at, tensor, args)
         return tuple(made)
 
-    return Kernel(f"stand-in {op.kind}", run)
+    def over(args: Args, out: Array) -> None:
+        _walk(op, facts, args, out)
+
+    walks = bool(results and results[0][0] == 0 and _walks(facts, results[0][1]))
+    return Kernel(f"stand-in {op.kind}", run, over=over if walks else None)
+
+
+def _walks(facts: Facts, tensor: Tensor) -> bool:
+    """Whether result 0 is written from front to back, since it may lie over part of an operand."""
+    shared = any(view.output == 0 for view in facts.views) or facts.parts or facts.inplace
+    return bool(facts.overlap) and not shared and not is_opaque(tensor)
+
+
+def _walk(op: Op, facts: Facts, args: Args, out: Array) -> None:
+    """Write `out` run by run; an operand's byte is read in the run before which it may vanish.
+
+    With the result d bytes below the operand, byte k of it falls on byte k - d of the operand.
+    So when byte k is about to be written, byte k - d is about to vanish, and is read.
+    """
+    length = max(1, out.size // _RUNS)
+    least = {fact.input: fact.distance for fact in facts.overlap}
+    rest = [arg for at, arg in enumerate(args) if at not in least]
+    total = _sum([op.name, *rest])
+    for start in range(0, out.size, length):
+        stop = min(start + length, out.size)
+        made = np.full(stop - start, total & 0xFF, np.uint8)
+        for at, distance in least.items():
+            value = args[at]
+            if not isinstance(value, np.ndarray):
+                continue
+            end = value.size if stop == out.size else max(0, stop - distance)
+            read = value[max(0, start - distance) : end]
+            total = zlib.crc32(read.tobytes(), total)
+            made += np.resize(read, made.size) * np.uint8(2 * at + 3) if read.size else 0
+        out[start:stop] = made + np.uint8(total & 0xFF)
 
 
 def _result(op: Op, facts: Facts, position: int, tensor: Tensor, args: Args) -> Value:
@@ -85,6 +122,10 @@ def _result(op: Op, facts: Facts, position: int, tensor: Tensor, args: Args) -> 
             return args[view.input][view.offset : view.offset + size].copy()
     if position == 0 and len(facts.parts) == len(slots(op)) and facts.parts:
         return _joined(facts, args, size)
+    if position == 0 and _walks(facts, tensor):
+        out = np.zeros(size, np.uint8)
+        _walk(op, facts, args, out)
+        return out
     if position == 0 and _elementwise(facts, args, size):
         return _mixed(op, facts, args, size)
     total = _sum([op.name, *args]) + position
