@@ -43,6 +43,7 @@ from peakfold.ops import (
 )
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
+from peakfold.ops.tflite_overlap import OVERLAPS
 from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS
 
 __all__ = [
@@ -65,10 +66,11 @@ __all__ = [
 
 def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
     rows = [
-        replace(row, grad=grad.GRADS[row.kind]) if row.kind in grad.GRADS else row
+        replace(row, grad=grad.GRADS.get(row.kind, row.grad),
+                overlap=OVERLAPS.get(row.kind, row.overlap))
         for table in tables
         for row in table
-    ]
+    ]  # fmt: skip
     found = {row.kind: row for row in rows}
     if len(found) != len(rows):
         raise ValueError("two rows of the registry have one kind")

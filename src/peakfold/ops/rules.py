@@ -32,7 +32,7 @@ FLOAT = DTYPES["float32"]
 INT64 = DTYPES["int64"]
 
 # What a malformed op can provoke in a rule: a missing dimension, a zero stride, a bad count.
-_STOPS = (CannotTell, IndexError, ValueError, ZeroDivisionError, OverflowError)
+STOPS = (CannotTell, IndexError, ValueError, ZeroDivisionError, OverflowError)
 
 
 def tells(rule: Callable[[Context], Types]) -> ShapeRule:
@@ -42,7 +42,7 @@ def tells(rule: Callable[[Context], Types]) -> ShapeRule:
     def told(ctx: Context) -> tuple[OutputType | None, ...] | None:
         try:
             types = rule(ctx)
-        except _STOPS:
+        except STOPS:
             return None
         count = len(ctx.op.outputs)
         types = tuple(t if t is None or _sane(t[1]) else None for t in types)
@@ -65,7 +65,7 @@ def views_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
     def told(ctx: Context) -> tuple[ViewFact, ...]:
         try:
             facts = rule(ctx)
-        except _STOPS:
+        except STOPS:
             return ()
         return tuple(f for f in facts if _fits(_at(ctx.outputs, f.output),
                                                _at(ctx.inputs, f.input), f.offset))  # fmt: skip
@@ -83,7 +83,7 @@ def parts_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
     def told(ctx: Context) -> tuple[ViewFact, ...]:
         try:
             facts = rule(ctx)
-        except _STOPS:
+        except STOPS:
             return ()
         found = tuple(f for f in facts if _fits(_at(ctx.inputs, f.input),
                                                 _at(ctx.outputs, f.output), f.offset))  # fmt: skip
@@ -114,7 +114,7 @@ def count(rule: Callable[[Context], int]) -> CountRule:
     def told(ctx: Context) -> int | None:
         try:
             return rule(ctx)
-        except _STOPS:
+        except STOPS:
             return None
 
     return told
@@ -127,7 +127,7 @@ def moves(rule: Callable[[Context], tuple[int, int]]) -> MoveRule:
     def told(ctx: Context) -> tuple[int, int] | None:
         try:
             return rule(ctx)
-        except _STOPS:
+        except STOPS:
             return None
 
     return told
@@ -140,7 +140,7 @@ def masks(rule: Callable[[Context], tuple[int, int]]) -> MaskRule:
     def told(ctx: Context) -> tuple[int, int]:
         try:
             return rule(ctx)
-        except _STOPS:
+        except STOPS:
             return 0, 0
 
     return told

@@ -243,7 +243,7 @@ def _arena(study: Study, strategy: str) -> Layout:
 
 def _overlapped(study: Study, strategy: str, best: Layout) -> Layout:
     """The layout with results over parts of operands, where that makes it smaller."""
-    choices = overlap_choices(study, best.aliasing or _aliasing(study))
+    choices = overlap_choices(study, best.aliasing or full_aliasing(study))
     for chosen, played in choices[: -_OVERLAP_TRIALS - 1 : -1]:
         if played.peak < best.total:
             tried = _packed(study, strategy, chosen, played)
