@@ -116,7 +116,9 @@ def scattered(x: Shape, y: Shape) -> Walk:
 
 
 def play(walk: Walk, counts: tuple[int, int], widths: tuple[int, int], distance: int | None):
-    """The output of a walk, in one memory with the output `distance` bytes below the input.
+    """The output of a walk and the sum of all it read, in one memory.
+
+    The output lies `distance` bytes below the input.
 
     Args:
         walk: the kernel.
@@ -136,7 +138,7 @@ def play(walk: Walk, counts: tuple[int, int], widths: tuple[int, int], distance:
         if write is not None:
             start = out_at + write * widths[1]
             memory[start : start + widths[1]] = [(seen, byte) for byte in range(widths[1])]
-    return memory[out_at : out_at + m]
+    return memory[out_at : out_at + m], seen
 
 
 def smallest(walk: Callable[[], Walk], counts: tuple[int, int], widths: tuple[int, int]) -> int:
