@@ -32,6 +32,7 @@ def claim(case: Case, tmp_path: Path) -> tuple[Op, tuple[OverlapFact, ...]]:
     return op, rule(context(op, graph.by_name))
 
 
+@pytest.mark.req("TFL7")
 @pytest.mark.parametrize(("code", "dtype"), KINDS)
 def test_the_claimed_distance_is_the_smallest_at_which_nothing_is_lost(
     code: str, dtype: str, tmp_path: Path

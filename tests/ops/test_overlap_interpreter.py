@@ -21,6 +21,7 @@ KINDS = [(code, dtype) for code, (_, dtypes) in MAKERS.items() for dtype in dtyp
 LOOSE = {"RESIZE_NEAREST_NEIGHBOR", "SLICE", "STRIDED_SLICE", "TRANSPOSE_CONV"}
 
 
+@pytest.mark.req("TFL7")
 @pytest.mark.parametrize(("code", "dtype"), KINDS)
 def test_overlapping_tensors_give_the_bits_of_tensors_apart(
     code: str, dtype: str, tmp_path: Path

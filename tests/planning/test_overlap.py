@@ -91,6 +91,7 @@ def moved(plan: Plan, tensor: str, by: int) -> Plan:
     )
 
 
+@pytest.mark.req("TFL7")
 def test_the_judges_accept_the_distance_and_reject_one_byte_less() -> None:
     graph = parse_graph(
         f'{HEAD}input x: int8[100]\ny: int8[60] = opaque(x) overlap=["0-10"]\noutput y'
@@ -196,6 +197,7 @@ def test_a_result_reaches_below_all_that_was_in_a_storage() -> None:
     assert runs_right_bytes(graph, result.plan)
 
 
+@pytest.mark.req("TFL7")
 @settings(max_examples=60)
 @given(graphs(), OPTIONS)
 def test_overlaps_never_cost_anything(graph: Graph, options: PlanOptions) -> None:
@@ -206,6 +208,7 @@ def test_overlaps_never_cost_anything(graph: Graph, options: PlanOptions) -> Non
         assert summary.plan_bytes <= apart.plan_bytes
 
 
+@pytest.mark.req("TFL7", "R54")
 @settings(max_examples=40)
 @given(graphs(max_ops=6), OPTIONS, st.data())
 def test_bounds_hold_for_every_order_and_every_choice_of_overlaps(

@@ -356,4 +356,12 @@ def _in_place(known: _Known, slot: int, position: int, source: _Range, target: _
     return a.dtype.bits == b.dtype.bits and (known.facts.renames or a.shape == b.shape)
 
 
-_RULES = (_view, _part, _in_place)
+def _apart(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+    """A result that starts so far below the operand that each byte is read before it is lost."""
+    return position == 0 and any(
+        fact.input == slot and source.start - target.start >= fact.distance
+        for fact in known.facts.overlap
+    )
+
+
+_RULES = (_view, _part, _in_place, _apart)
