@@ -220,3 +220,15 @@ def check_range(fact, piece, whole):
         return
     assert fact.offset + piece.nbytes <= whole.nbytes
     assert prod(piece.shape) <= prod(whole.shape)
+
+
+@pytest.mark.req("R22")
+def test_malformed_tensors_are_no_ranges_of_each_other():
+    half, whole = (Tensor(n, DTYPES["int8"], s) for n, s in (("a", (2,)), ("y", (6,))))
+    join = context(Op("n", "concat", ("a", "a"), ("y",), {"axis": 0}), {"a": half, "y": whole})
+    assert lookup("concat").parts(join) == ()  # four bytes do not fill six
+    opaque = Tensor("y", OPAQUE, (2,))
+    for one, two in ((half, opaque), (opaque, half)):
+        tensors = {"a": one, "y": two}
+        ctx = context(Op("n", "reshape", ("a",), ("y",), {"shape": (2,)}), tensors)
+        assert lookup("reshape").views(ctx) == ()

@@ -104,6 +104,8 @@ def _fits(piece: Tensor | None, base: Tensor | None, offset: int) -> bool:
     if piece is None or base is None:
         return False
     inner, outer = piece.nbytes, base.nbytes
+    if (inner is None) != (outer is None) and None in (piece.dtype.bits, base.dtype.bits):
+        return False  # an opaque value is no range of bytes, nor are bytes a part of one
     return inner is None or outer is None or offset + inner <= outer
 
 

@@ -106,7 +106,7 @@ def dtype_of(tensor: Tensor) -> np.dtype[Any]:
             hint="the reference executor runs types of whole bytes only",
         )  # fmt: skip
     small = {"float8e8m0": "float8_e8m0fnu"}.get(name, name.replace("float8", "float8_"))
-    scalar: Any = name
+    scalar: Any = "int32" if name == "resource" else name  # the number of a variable
     if small.startswith(("float8", "bfloat")):
         import ml_dtypes  # comes with the versions of onnx that have these types
 
