@@ -36,8 +36,8 @@ from peakfold.packing import Problem, lower_bound, pack, violations
 from peakfold.packing.table import capacity_of, read_csv
 
 FORK = multiprocessing.get_context("fork")
-Outcome = tuple[float, "np.ndarray | None", int, "str | None"]
-"""Seconds, offsets, peak memory in KiB, what went wrong."""
+Outcome = tuple[float, float, "np.ndarray | None", int, "str | None"]
+"""Seconds by the clock and of CPU, offsets, peak memory in KiB, what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Row:
     tool: str
     buffers: int
     seconds: float
+    cpu_s: float
     height: int | None
     over_bound: float | None
     solved: bool
@@ -77,9 +78,9 @@ def in_child(tool: Tool, problem: Problem, capacity: int | None, limit: float) -
     writer.close()
     try:
         patience = 10 * limit + 60
-        return reader.recv() if reader.poll(patience) else (patience, None, 0, "ended")
+        return reader.recv() if reader.poll(patience) else (patience, 0.0, None, 0, "ended")
     except EOFError:
-        return 0.0, None, 0, "died"
+        return 0.0, 0.0, None, 0, "died"
     finally:
         child.kill()
         child.join()
@@ -95,23 +96,27 @@ def _child(
     except Exception as problem_met:
         error = f"{type(problem_met).__name__}: {problem_met}"
     seconds = time.perf_counter() - began
-    writer.send((seconds, offsets, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, error))
+    # A tool may be a program that this process has started.
+    own, started = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = own.ru_utime + own.ru_stime + started.ru_utime + started.ru_stime
+    writer.send((seconds, cpu, offsets, max(own.ru_maxrss, started.ru_maxrss), error))
 
 
 def run_one(
     name: str, label: str, tool: Tool, problem: Problem, capacity: int | None, limit: float
 ) -> Row:
     speed = probe()
-    seconds, offsets, kib, error = in_child(tool, problem, capacity, limit)
+    seconds, cpu, offsets, kib, error = in_child(tool, problem, capacity, limit)
     if error:
         print(f"{label} on {name}: {error}", file=sys.stderr)
     bound = lower_bound(problem)
     height = None if offsets is None else problem.height(np.asarray(offsets))
     goal = capacity if capacity is not None else bound
     valid = offsets is not None and not violations(problem, offsets)
+    over = None if height is None else round(height / max(bound, 1), 6)
     return Row(
         instance=name, tool=label, buffers=problem.buffers, seconds=round(seconds, 4),
-        height=height, over_bound=None if height is None else round(height / max(bound, 1), 6),
+        cpu_s=round(cpu, 4), height=height, over_bound=over,
         solved=valid and height is not None and height <= goal, optimal=height == bound,
         valid=valid, peak_mb=kib // 1024, probe_s=speed,
     )  # fmt: skip
@@ -193,11 +198,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[60, 100, 150, 250, 350, 450])
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--tools", nargs="+", help="only these tools, by name")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     tools = ablations() if options.suite == "ablation" else {"peakfold": Tool(ours)}
     if not options.no_peers and options.suite != "ablation":
         tools |= peers()
+    if options.tools:
+        tools = {name: tool for name, tool in tools.items() if name in options.tools}
     pack(perfect(60, 0), capacity=SIDE, time_limit=60)  # load compiled code before timing
     rows = []
     for name, problem, capacity in suite(options):
@@ -207,7 +215,8 @@ def main() -> None:
             row = run_one(name, label, tool, problem, capacity, options.limit)
             rows.append(row)
             wrong = "" if row.valid else " INVALID" if row.height is not None else " nothing"
-            print(f"{name:16} {label:25} {row.seconds:9.3f} s  {row.over_bound}  "
+            print(f"{name:16} {label:25} {row.seconds:9.3f} s  "
+                  f"{row.cpu_s:9.3f} CPU s  {row.over_bound}  "
                   f"{'solved' if row.solved else 'open'}{wrong}  {row.peak_mb} MB  "
                   f"probe {row.probe_s:.3f}", flush=True)  # fmt: skip
     for tool in tools:
@@ -215,7 +224,8 @@ def main() -> None:
         if not mine:
             continue
         solved, total = sum(row.solved for row in mine), sum(row.seconds for row in mine)
-        print(f"{tool}: {solved} of {len(mine)} solved, {total:.2f} s in all")
+        cpu = sum(row.cpu_s for row in mine)
+        print(f"{tool}: {solved} of {len(mine)} solved, {total:.2f} s in all, {cpu:.2f} CPU s")
     if options.output:
         options.output.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 

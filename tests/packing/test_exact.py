@@ -1,3 +1,12 @@
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from itertools import product
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,12 +14,26 @@ from hypothesis import strategies as st
 
 from peakfold.packing import FREE, Problem, lower_bound, pack, violations, violations_naive
 from peakfold.packing.exact import PORTFOLIO, decide
+from peakfold.packing.kernels.cells import STACKS
+from peakfold.packing.kernels.search import BACKWARD, FITTING, LOWEST, TIGHTEST
 from peakfold.packing.model import build
 
 from .oracle import guillotine, optimum
 from .strategies import plain_problems
 
-SINGLES = [(job,) for job in PORTFOLIO]
+KEYS = ("peak", "conflicts", "steps", "sections", "size", "area")
+SWITCHES = list(product((LOWEST, TIGHTEST), (0, FITTING), (0, BACKWARD), (0, STACKS), KEYS))
+"""Every rule with every preference; an example tries one in eight of them."""
+
+
+def portfolios(part):
+    """The whole portfolio, and each of one eighth of all switches alone."""
+    return [PORTFOLIO, *((((a | b | c | d), key),) for a, b, c, d, key in SWITCHES[part::8])]
+
+
+def test_the_parts_hold_every_switch_once():
+    tried = [p[0] for part in range(8) for p in portfolios(part)[1:]]
+    assert len(set(tried)) == len(tried) == 16 * len(KEYS)
 
 
 @st.composite
@@ -33,11 +56,14 @@ def holed_problems(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.one_of(plain_problems(max_buffers=6, aligned=True, pinned=True), holed_problems()))
-def test_decision_at_and_below_the_optimum_for_every_order(problem):
+@given(
+    st.one_of(plain_problems(max_buffers=6, aligned=True, pinned=True), holed_problems()),
+    st.integers(0, 7),
+)
+def test_decision_at_and_below_the_optimum_for_every_switch(problem, part):
     model = build(problem)
     best = optimum(problem)
-    for portfolio in (PORTFOLIO, *SINGLES):
+    for portfolio in portfolios(part):
         found = decide(model, best, nodes=100_000, portfolio=portfolio)
         assert found.fits is True
         offsets = model.offsets(problem, found.low)
@@ -66,12 +92,12 @@ def problems_without_room(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(problems_without_room())
-def test_decision_where_no_section_has_room(case):
+@given(problems_without_room(), st.integers(0, 7))
+def test_decision_where_no_section_has_room(case, part):
     problem, full = case
     fits = optimum(problem) <= full
     model = build(problem)
-    for portfolio in (PORTFOLIO, *SINGLES):
+    for portfolio in portfolios(part):
         found = decide(model, full, nodes=100_000, portfolio=portfolio)
         assert found.fits is fits
         if fits:
@@ -130,8 +156,89 @@ def test_a_budget_is_kept_and_says_unknown():
     problem = guillotine(200, 1000, 1)
     model = build(problem)
     found = decide(model, 1000, nodes=5)
-    assert found.fits is None
-    assert found.nodes <= 5 + 200_000 // 300
+    assert (found.fits, found.nodes) == (None, 5)
+    late = decide(_loose(150, 1), 1000, nodes=12_345, portfolio=SLOW)
+    assert (late.fits, late.nodes) == (None, 12_345)
+
+
+SLOW = ((LOWEST, "size"),)
+"""One order alone: its first round of 500 nodes is not enough below, so pairs run."""
+
+
+def _loose(pieces, seed):
+    """A cut square without every twentieth piece; harder than the whole one."""
+    whole = guillotine(pieces, 1000, seed)
+    kept = np.arange(pieces) % 20 > 0
+    return build(Problem.of(whole.start[kept], whole.stop[kept], whole.size[kept]))
+
+
+@pytest.mark.parametrize("sleeper", ["main", "other"])
+@pytest.mark.parametrize(("pieces", "seed"), [(100, 4), (150, 5)])
+def test_which_thread_is_quicker_changes_nothing(pieces, seed, sleeper):
+    model = _loose(pieces, seed)
+    calm = decide(model, 1000, nodes=50_000, portfolio=SLOW)
+    assert calm.fits
+    assert calm.nodes > 2 * 500
+    main, threads = threading.main_thread(), set()
+
+    def doze():
+        here = threading.current_thread()
+        threads.add(here is main)
+        if (here is main) == (sleeper == "main"):
+            time.sleep(0.02)
+        return False
+
+    slowed = decide(model, 1000, nodes=50_000, portfolio=SLOW, expired=doze)
+    assert threads == {True, False}
+    assert (slowed.nodes, slowed.low.tolist()) == (calm.nodes, calm.low.tolist())
+
+
+def test_an_interrupt_ends_both_threads():
+    model = _loose(150, 1)
+    before, main = threading.active_count(), threading.main_thread()
+    polls = iter(range(6))
+
+    def strike():
+        if threading.current_thread() is main and next(polls, None) is None:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        decide(model, 1000, nodes=1 << 60, portfolio=SLOW, expired=strike)
+    assert threading.active_count() == before
+
+
+_PROBE = """
+import json
+from packing.oracle import guillotine
+from peakfold.packing.exact import decide
+from peakfold.packing.model import build
+from packing.test_exact import SWITCHES
+
+found = []
+for seed in range(2):
+    model = build(guillotine(22, 64, seed))
+    for a, b, c, d, key in SWITCHES[seed::12]:
+        for height in (64, 63):
+            done = decide(model, height, nodes=100, portfolio=((a | b | c | d, key),))
+            found.append([done.fits, done.nodes, done.low.tolist()])
+print(json.dumps(found))
+"""
+
+
+def test_the_compiled_search_is_the_plain_one():
+    """The kernels as plain Python take the same decisions to the same end."""
+    said = []
+    for plain in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", _PROBE], capture_output=True, text=True,
+            env=os.environ | {"NUMBA_DISABLE_JIT": plain, "PYTHONPATH": os.pathsep.join(
+                [str(Path(__file__).parents[1]), *sys.path])}, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(json.loads(done.stdout))
+    assert said[0] == said[1]
+    assert {fits for fits, _, _ in said[0]} >= {True, False}
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,21 +2,27 @@
 
 The search of `kernels.search` is heavy-tailed in the order of the buffers: one order finds a
 packing in milliseconds, another not in minutes, and no fixed list of orders generalises. So
-many orders run in turn with node budgets that grow, later ones with noise, and all share a
-memo of failed states (those are facts that hold for any order). Node budgets, not seconds,
-decide what is found; time is only an outer stop.
+many orders run in turn with node budgets that grow, later ones with noise, and share a memo of
+failed states (those are facts that hold for any order). After the first round they run in
+pairs on two threads, each thread with a memo of its own; of a pair the first order that comes
+to an end counts, whoever is quicker. So node budgets, not seconds, decide what is found; time
+is only an outer stop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from threading import Event
 
 import numpy as np
 
 from peakfold.packing.kernels import cells
 from peakfold.packing.kernels.branch import propagate
 from peakfold.packing.kernels.search import (
+    BACKWARD,
     FITTING,
     FRAME,
     GROW,
@@ -56,6 +62,9 @@ NOISE = (0.0, 0.3, 1.0, 0.1, 0.03)
 FIRST_BUDGET, GROWTH = 500, 1.3
 SLICE = 200_000
 MEMO = 1 << 19
+FULL = 0.9
+"""Share of sections without room to spare from which on their costly conclusions are drawn. On
+generated instances they save more than they cost only where hardly any section has room."""
 _EMPTY: Int64 = np.zeros(0, dtype=np.int64)
 
 
@@ -87,7 +96,7 @@ class Searcher:
     open: bool = field(default=True)
 
     @classmethod
-    def start(cls, model: Model, grid: Int64, capacity: int, rank: Int64) -> Searcher:
+    def start(cls, model: Model, grid: Int64, capacity: int, rank: Int64, rule: int) -> Searcher:
         """Set up and draw the first conclusions; `open` is False if they contradict."""
         n, k = model.buffers, model.count
         made = cls(
@@ -98,7 +107,7 @@ class Searcher:
             frames=np.zeros((4 * n + 64, FRAME), dtype=np.int64),
             pend=np.zeros((4 * k + 64, 4), dtype=np.int64),
         )
-        made.open = bool(propagate(grid, made.state, made.log))
+        made.open = bool(propagate(grid, made.state, made.log, rule))
         if made.open:
             split(made.state, made.pend)
         return made
@@ -130,6 +139,42 @@ class Searcher:
         return self.state[cells.VARS : cells.VARS + self.buffers].copy()
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One try: buffers preferred by `key` with `noise`, a rule, a node budget."""
+
+    key: str
+    noise: float
+    seed: tuple[int, ...]
+    rule: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lane:
+    """What one thread needs for its tries; `memo` is its own."""
+
+    model: Model
+    limit: int
+    grid: Int64
+    weights: dict[str, Int64]
+    memo: Int64
+
+    def run(self, job: _Job, stop: Callable[[], bool]) -> Decision:
+        """One try; it ends unknown after its nodes or when `stop`, polled in between, is true."""
+        rank = ranks(self.weights[job.key], job.noise, job.seed)
+        search = Searcher.start(self.model, self.grid, self.limit, rank, job.rule)
+        slice_ = SLICE // (self.model.buffers + 100)
+        status = PAUSED
+        while status == PAUSED and search.nodes < job.nodes:
+            status = search.run(self.memo, job.rule, min(slice_, job.nodes - search.nodes))
+            if status == PAUSED and stop():
+                break
+        if status == SOLVED:
+            return Decision(True, search.low, search.nodes)
+        return Decision(None if status == PAUSED else False, _EMPTY, search.nodes)
+
+
 def decide(
     model: Model,
     capacity: int,
@@ -146,7 +191,7 @@ def decide(
         capacity: bytes.
         nodes: budget over all orders.
         seed: of the noise in later rounds.
-        expired: polled every ``SLICE / n`` nodes; True stops with ``fits=None``.
+        expired: polled every ``SLICE / n`` nodes, by two threads; True stops with ``fits=None``.
         portfolio: pairs of rule and preference.
 
     Example:
@@ -157,33 +202,64 @@ def decide(
         (True, False)
     """
     limit = capacity // model.unit
-    grid = _grid(model, limit)
     memo = np.zeros(MEMO, dtype=np.int64)
-    spent, slice_ = 0, SLICE // (model.buffers + 100)
-    for rank, rule, budget in _jobs(model, seed, portfolio):
-        run = Searcher.start(model, grid, limit, rank)
-        status = PAUSED
-        while status == PAUSED and run.nodes < budget:
-            status = run.run(memo, rule, min(slice_, budget - run.nodes))
-            if status == PAUSED and (spent + run.nodes >= nodes or expired()):
-                return Decision(None, _EMPTY, spent + run.nodes)
-        spent += run.nodes
-        if status == SOLVED:
-            return Decision(True, run.low, spent)
-        if status == REFUTED:
-            return Decision(False, _EMPTY, spent)
-    raise AssertionError("the portfolio is endless")
+    lane = _Lane(model, limit, _grid(model, limit), preferences(model), memo)
+    jobs = _within(nodes, _jobs(model, limit, seed, portfolio))
+    spent = 0
+    for job in islice(jobs, len(portfolio)):
+        found = lane.run(job, expired)
+        spent += found.nodes
+        if found.fits is not None or expired():
+            return replace(found, nodes=spent)
+    other = replace(lane, memo=memo.copy())
+    with ThreadPoolExecutor(1) as pool:
+        while pair := list(islice(jobs, 2)):
+            for found in _side_by_side(pool, (lane, other), pair, expired):
+                spent += found.nodes
+                if found.fits is not None or expired():
+                    return replace(found, nodes=spent)
+    return Decision(None, _EMPTY, spent)
+
+
+def _side_by_side(
+    pool: ThreadPoolExecutor,
+    lanes: tuple[_Lane, _Lane],
+    pair: list[_Job],
+    expired: Callable[[], bool],
+) -> Iterator[Decision]:
+    """Results of one or two tries, in their order; the second ends when the first decides."""
+    halt = Event()
+    second = [
+        pool.submit(lanes[1].run, job, lambda: halt.is_set() or expired()) for job in pair[1:]
+    ]
+    try:
+        yield lanes[0].run(pair[0], expired)
+        for future in second:
+            yield future.result()
+    finally:
+        halt.set()
+
+
+def _within(nodes: int, jobs: Iterator[_Job]) -> Iterator[_Job]:
+    """The first jobs, the last one cut short, so that their budgets add up to `nodes`."""
+    for job in jobs:
+        if nodes <= 0:
+            return
+        yield replace(job, nodes=min(job.nodes, nodes))
+        nodes -= job.nodes
 
 
 def _jobs(
-    model: Model, seed: int, portfolio: tuple[tuple[int, str], ...]
-) -> Iterator[tuple[Int64, int, int]]:
-    """Endless (rank, rule, node budget)."""
-    weights = preferences(model)
+    model: Model, limit: int, seed: int, portfolio: tuple[tuple[int, str], ...]
+) -> Iterator[_Job]:
+    """Endless; every second round looks at time from its end."""
+    full = (model.load == limit).mean() if model.count else 0.0
+    extra = cells.STACKS if full >= FULL else 0
     for number, budget in rounds(max(FIRST_BUDGET, 2 * model.buffers), GROWTH):
         noise = NOISE[number % len(NOISE)] or (NOISE[1] if number else 0.0)
-        for place, (rule, name) in enumerate(portfolio):
-            yield ranks(weights[name], noise, (seed, number, place)), rule, budget
+        turned = extra | (BACKWARD if number % 2 else 0)
+        for place, (rule, key) in enumerate(portfolio):
+            yield _Job(key, noise, (seed, number, place), rule | turned, budget)
 
 
 def _double(array: Int64) -> Int64:

@@ -34,6 +34,7 @@ from peakfold.packing.kernels.cells import (
     SIZE,
     SLOT,
     SPLIT,
+    STACKS,
     STARTS,
     TIGHT,
     VARS,
@@ -198,21 +199,22 @@ def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def propagate(g, s, log):  # type: ignore[no-untyped-def]
+def propagate(g, s, log, rule):  # type: ignore[no-untyped-def]
     """Draw all conclusions; False if there is a contradiction. Leaves the queue empty.
 
     The section that failed is kept in `HOT`: the next decision is taken there. Two sections can
     lift each other's buffers in steps of the smallest size, so effort is bounded: beyond it the
     sections are only brought up to date (what is not concluded is decided by search). Cheap
-    conclusions come first: a section gets its costly look once those are all drawn.
+    conclusions come first: a section gets its costly look once those are all drawn. Without
+    `STACKS` in the rule, nothing is concluded from sections being stacks without gaps.
     """
-    effort = 4 * g[K] + 100
+    effort, stacks = 4 * g[K] + 100, rule & STACKS
     while True:
         while s[QUEUED] > 0:
             t = next_section(g, s)
             effort -= 1
             fine = check_section(g, s, log, t, effort > 0)
-            if fine and effort > 0 and g[STARTS] > 0:
+            if fine and effort > 0 and stacks and g[STARTS] > 0:
                 fine = settle_border(g, s, log, t) and settle_border(g, s, log, t + 1)
             if not fine:
                 s[HOT] = t
@@ -224,7 +226,7 @@ def propagate(g, s, log):  # type: ignore[no-untyped-def]
             s[DOUBTS] -= 1
             t = s[s[TIGHT] + s[DOUBTS]]
             s[s[DOUBT] + t] = 0
-            if not study_section(g, s, log, t):
+            if not study_section(g, s, log, t, stacks):
                 s[HOT] = t
                 return drain(g, s)
             continue

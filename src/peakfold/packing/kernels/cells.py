@@ -49,6 +49,9 @@ KIND, REST, COUNT, FLOOR, CROSS, ENDS, STAMP, QUEUE, WAITING = range(14, 23)
 MEMBER, ENTRY, SLOT, WATCH, COST, PENDING, LOOSE, KEY, SUMS = range(23, 32)
 TIGHT, DOUBT, DOUBTS, HEAD = range(32, 36)
 VARS = 36
+STACKS = 8
+"""Bit of a rule: draw the conclusions of `tight` from sections without room to spare."""
+
 WORDS = 2
 """Words of 64 bits in `sums`."""
 

@@ -53,7 +53,8 @@ from peakfold.packing.kernels.cells import (
 from peakfold.packing.kernels.jit import kernel
 
 REFUTED, SOLVED, PAUSED, GROW = 0, 1, 2, 3
-LOWEST, TIGHTEST, FITTING = 0, 1, 2
+LOWEST, TIGHTEST, FITTING, BACKWARD = 0, 1, 2, 4
+"""Bits of a rule; `STACKS` is in `cells`."""
 F_BUFFER, F_MARK, F_LO, F_HI, F_PEND, F_PENDS, F_PHASE, F_HASH, F_CHECK = range(9)
 FRAME = 9
 P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
@@ -94,10 +95,12 @@ def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tightest(s):  # type: ignore[no-untyped-def]
-    """The section with least slack, the lowest among equals."""
+def tightest(s, rule):  # type: ignore[no-untyped-def]
+    """The section with least slack, the lowest among equals; the first or, BACKWARD, the last."""
     best, lowest, found = FAR, FAR, -1
-    for t in range(s[LO], s[HI]):
+    lo, hi, turned = s[LO], s[HI], rule & BACKWARD
+    for i in range(lo, hi):
+        t = lo + hi - 1 - i if turned else i
         if s[s[COUNT] + t] == 0:
             continue
         floor = s[s[FLOOR] + t]
@@ -147,7 +150,7 @@ def choose(g, s, rule):  # type: ignore[no-untyped-def]
     found = -1
     t = s[HOT]
     if t < s[LO] or t >= s[HI] or s[s[COUNT] + t] == 0:
-        t = tightest(s) if rule & TIGHTEST else -1
+        t = tightest(s, rule) if rule & TIGHTEST else -1
     s[HOT] = -1
     if t >= 0:
         begin = s[MEMBER] + g[g[BASE] + t]
@@ -204,7 +207,7 @@ def next_part(s, pend):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def backtrack(g, s, log, frames, memo):  # type: ignore[no-untyped-def]
+def backtrack(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     """Undo to the last decision with an untried side and take it; False if there is none."""
     s[SPLIT] = 0
     while s[DEPTH] > 0:
@@ -215,7 +218,7 @@ def backtrack(g, s, log, frames, memo):  # type: ignore[no-untyped-def]
         if frames[f, F_PHASE] == 0:
             frames[f, F_PHASE] = 1
             put(s, log, s[KIND] + frames[f, F_BUFFER], BLOCKED)
-            if propagate(g, s, log):
+            if propagate(g, s, log, rule):
                 return True
         else:
             memo[frames[f, F_HASH] & (len(memo) - 1)] = frames[f, F_CHECK]
@@ -233,7 +236,7 @@ def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
         if may_be_lowest(g, s, b):
             break
         put(s, log, s[KIND] + b, BLOCKED)
-        if not propagate(g, s, log):
+        if not propagate(g, s, log, rule):
             return False
     one, two = signature(g, s)
     if memo[one & (len(memo) - 1)] == two:
@@ -248,7 +251,7 @@ def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     s[NODES] += 1
     s[NODE] = s[FRESH]
     s[FRESH] += 1
-    return place(g, s, log, b) and propagate(g, s, log)
+    return place(g, s, log, b) and propagate(g, s, log, rule)
 
 
 @kernel
@@ -277,5 +280,5 @@ def search(g, s, log, frames, pend, memo, rule, nodes):  # type: ignore[no-untyp
         elif descend(g, s, log, frames, memo, rule):
             if s[SPLIT] == 1:
                 split(s, pend)
-        elif not backtrack(g, s, log, frames, memo):
+        elif not backtrack(g, s, log, frames, memo, rule):
             return REFUTED

@@ -136,14 +136,14 @@ def reach_sums(g, s, log, count, least):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def study_section(g, s, log, t):  # type: ignore[no-untyped-def]
+def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
     """The costly conclusions for section t; False on contradiction."""
     begin = s[MEMBER] + g[g[BASE] + t]
     stop = begin + s[s[COUNT] + t]
     if begin == stop:
         return True
     limit, least = s[CAPACITY] - s[s[REST] + t], s[s[FLOOR] + t]
-    tight = limit == least
+    tight = stacks != 0 and limit == least
     count = sort_members(s, begin, stop, -1 if tight else limit)
     if not room_above(g, s, count, limit):
         return False
