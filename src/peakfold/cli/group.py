@@ -26,6 +26,7 @@ TRACEBACK = "peakfold.traceback"
 # The one-line helps stand here, so that the list of verbs needs no verb's module.
 VERBS: dict[str, str] = {
     "inspect": "What a model costs, and where its memory goes.",
+    "compare": "Models side by side, or one before and after a change.",
     "plan": "Plan a model's memory; show before, after and the proof.",
     "verify": "Check a plan against its model.",
     "fit": "Does it fit, and what would make it fit.",

@@ -11,6 +11,7 @@ import msgspec
 
 from peakfold.planning.plan import Plan
 from peakfold.planning.summary import Summary
+from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
 from peakfold.reports.layers import LayersDocument
 
@@ -439,11 +440,13 @@ class PackDocument:
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
     | LanesDocument | PackDocument | DevicesDocument | FitDocument | LayersDocument
+    | CompareDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
     "plan": Plan,
     "plan-report": PlanDocument,
+    "compare": CompareDocument,
     "inspect": InspectDocument,
     "layers": LayersDocument,
     "verify": VerifyDocument,

@@ -1,0 +1,277 @@
+"""Models side by side, and one model before and after a change, op by op."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.analysis import Cost, OpCost
+from peakfold.reports.text import clean, heading, plain_table, render, shorten
+from peakfold.units import format_bytes, format_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """One model of a comparison; `None` = not known, or not asked for.
+
+    Attributes:
+        params: weights, each once; `param_bytes` is all that is stored.
+        peak_bytes: the arena of a plan with the generic target.
+        time_s: bound or estimate on the device that was named.
+        accuracy: from the table that was given, in its unit.
+        lower_bounds: names of figures that leave something out.
+    """
+
+    name: str
+    format: str
+    ops: int
+    params: int | None
+    param_bytes: int
+    macs: int | None
+    flops: int | None
+    bytes_moved: int | None
+    fused_bytes_moved: int | None
+    activation_elements: int | None
+    intensity: float | None
+    peak_bytes: int | None
+    time_s: float | None
+    accuracy: float | None
+    lower_bounds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpChange:
+    """One op before and after; `None` on the side where it does not exist, or is not known.
+
+    Attributes:
+        change: same, changed, added or removed.
+    """
+
+    name: str
+    kind_before: str | None
+    kind_after: str | None
+    change: str
+    macs_before: int | None
+    macs_after: int | None
+    flops_before: int | None
+    flops_after: int | None
+    params_before: int | None
+    params_after: int | None
+    bytes_moved_before: int | None
+    bytes_moved_after: int | None
+    output_bytes_before: int | None
+    output_bytes_after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDocument:
+    """Output of ``compare --json``; `ops` only with ``--ops``."""
+
+    schema: str
+    models: list[ModelRow]
+    device: str | None
+    ops: list[OpChange] | None
+
+
+def model_row(
+    name: str, kind: str, cost: Cost, *, peak: int | None = None, time_s: float | None = None,
+    accuracy: float | None = None,
+) -> ModelRow:  # fmt: skip
+    """The row of one model."""
+    total = cost.total()
+    f = total.figures
+    return ModelRow(
+        name=name, format=kind, ops=len(cost.ops), params=f.params,
+        param_bytes=sum(cost.param_bytes.values()), macs=f.macs, flops=f.flops,
+        bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes,
+        activation_elements=f.elements, intensity=f.intensity, peak_bytes=peak, time_s=time_s,
+        accuracy=accuracy, lower_bounds=total.lower_bounds,
+    )  # fmt: skip
+
+
+def op_changes(before: Cost, after: Cost) -> list[OpChange]:
+    """Ops of two models by name, in the order of the first, new ones where they stand.
+
+    Example:
+        >>> from peakfold.analysis import cost_of
+        >>> from peakfold.ir import parse_graph
+        >>> head = "peakfold-graph 1\\ninput x: int8[4]\\n"
+        >>> one = cost_of(parse_graph(head + "y: int8[4] = relu(x)\\noutput y"))
+        >>> two = cost_of(parse_graph(head + "y: int8[4] = clip(x)\\noutput y"))
+        >>> [(c.name, c.change, c.flops_before, c.flops_after) for c in op_changes(one, two)]
+        [('y', 'changed', 4, 8)]
+    """
+    old, new = _by_name(before.ops), _by_name(after.ops)
+    behind: dict[tuple[str, int] | None, list[tuple[str, int]]] = {}
+    last: tuple[str, int] | None = None
+    for key in new:
+        if key in old:
+            last = key
+        else:
+            behind.setdefault(last, []).append(key)
+    order = list(behind.get(None, ()))
+    for key in old:
+        order.append(key)
+        order.extend(behind.get(key, ()))
+    return [_change(key[0], old.get(key), new.get(key)) for key in order]
+
+
+def _by_name(ops: Iterable[OpCost]) -> dict[tuple[str, int], OpCost]:
+    """Ops by name; of equal names, the first of one model is the first of the other."""
+    seen: dict[str, int] = {}
+    found: dict[tuple[str, int], OpCost] = {}
+    for op in ops:
+        number = seen.get(op.name, 0)
+        seen[op.name] = number + 1
+        found[op.name, number] = op
+    return found
+
+
+def _change(name: str, old: OpCost | None, new: OpCost | None) -> OpChange:
+    a, b = (None if op is None else op.figures for op in (old, new))
+    if old is None or new is None:
+        change = "added" if old is None else "removed"
+    else:
+        change = "same" if (old.kind, a) == (new.kind, b) else "changed"
+    return OpChange(
+        name=name, change=change,
+        kind_before=old.kind if old else None, kind_after=new.kind if new else None,
+        macs_before=a.macs if a else None, macs_after=b.macs if b else None,
+        flops_before=a.flops if a else None, flops_after=b.flops if b else None,
+        params_before=a.params if a else None, params_after=b.params if b else None,
+        bytes_moved_before=a.bytes_moved if a else None,
+        bytes_moved_after=b.bytes_moved if b else None,
+        output_bytes_before=a.output_bytes if a else None,
+        output_bytes_after=b.output_bytes if b else None,
+    )  # fmt: skip
+
+
+_COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak")
+
+
+def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
+    low = set(row.lower_bounds)
+    at_least = {name: ">= " if hit else "" for name, hit in (
+        ("macs", "macs" in low), ("flops", bool(low & {"macs", "other_ops"})),
+        ("moved", bool(low & {"read", "written"})))}  # fmt: skip
+    cells = {
+        "params": format_count(row.params),
+        "MACs": at_least["macs"] + format_count(row.macs),
+        "FLOPs": at_least["flops"] + format_count(row.flops),
+        "moved": at_least["moved"] + format_bytes(row.bytes_moved),
+        "FLOPs/B": "?" if row.intensity is None else f"{row.intensity:.1f}",
+        "peak": "-" if row.peak_bytes is None else format_bytes(row.peak_bytes),
+        "time": "?" if row.time_s is None else f"{row.time_s * 1e3:.4g} ms",
+        "accuracy": "?" if row.accuracy is None else f"{row.accuracy:g}",
+    }
+    return [cells[name] for name in heads]
+
+
+def _heads(document: CompareDocument) -> list[str]:
+    """Columns that have something to say; intensity gives way to what was asked for."""
+    extra = ["time"] if document.device else []
+    extra += ["accuracy"] if any(r.accuracy is not None for r in document.models) else []
+    planned = any(r.peak_bytes is not None for r in document.models)
+    gone = ({"FLOPs/B"} if extra else set()) | (set() if planned else {"peak"})
+    return [name for name in _COLUMNS if name not in gone] + extra
+
+
+def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
+    """The models as a table; then, with ``--ops``, what changed."""
+    heads = _heads(document)
+    cells = [_cells(row, heads) for row in document.models]
+    taken = sum(max(len(h), *(len(c[at]) for c in cells)) + 2 for at, h in enumerate(heads))
+    room = max(width - taken - 2, 12)
+    columns = [("model", "left"), *((head, "right") for head in heads)]
+    rows = [[shorten(row.name, room), *c] for row, c in zip(document.models, cells, strict=True)]
+    body: list[RenderableType] = [plain_table(columns, rows)]
+    if "peak" in heads:
+        body.append(Text("peak: the arena of a plan, weights aside", "dim"))
+    if document.device:
+        body.append(Text(f"time: on {clean(document.device)}", "dim"))
+    if document.ops is not None:
+        body += ["", *_changes_part(document.ops, width)]
+    return render(body, width=width, color=color)
+
+
+def _changes_part(changes: Sequence[OpChange], width: int) -> list[RenderableType]:
+    different = [c for c in changes if c.change != "same"]
+    title = f"Ops that differ: {len(different):,} of {len(changes):,}"
+    columns = [("op", "left"), ("kind", "left"), ("MACs", "right"), ("params", "right"),
+               ("moved", "right")]  # fmt: skip
+    rest = [
+        [
+            _pair(c.kind_before, c.kind_after),
+            _pair(_count(c.macs_before), _count(c.macs_after)),
+            _pair(_count(c.params_before), _count(c.params_after)),
+            _pair(_size(c.bytes_moved_before), _size(c.bytes_moved_after)),
+        ]
+        for c in different
+    ]
+    taken = sum(
+        max([len(h), *(len(r[at]) for r in rest)]) + 2 for at, (h, _) in enumerate(columns[1:])
+    )
+    room = max(width - taken - 2, 12)
+    rows = [[shorten(c.name, room), *r] for c, r in zip(different, rest, strict=True)]
+    return [heading(title), plain_table(columns, rows)]
+
+
+def _count(value: int | None) -> str | None:
+    return None if value is None else format_count(value)
+
+
+def _size(value: int | None) -> str | None:
+    return None if value is None else format_bytes(value)
+
+
+def _pair(before: str | None, after: str | None) -> str:
+    if before == after:
+        return before or "-"
+    return f"{before or '-'} > {after or '-'}"
+
+
+def compare_csv(document: CompareDocument) -> str:
+    """The models, or with ``--ops`` the ops, one a line; what is not known is empty."""
+    if document.ops is not None:
+        return _csv(OpChange, document.ops)
+    return _csv(ModelRow, document.models)
+
+
+def _csv(kind: type, rows: Iterable[object]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [item.name for item in fields(kind)]
+    writer.writerow(names)
+    for row in rows:
+        values = [getattr(row, name) for name in names]
+        writer.writerow(
+            ["" if v is None else " ".join(v) if isinstance(v, tuple) else v for v in values]
+        )
+    return out.getvalue()
+
+
+def compare_markdown(document: CompareDocument) -> str:
+    """The models as a Markdown table."""
+    heads = _heads(document)
+    lines = ["| " + " | ".join(["model", *heads]) + " |", "|---|" + "---:|" * len(heads)]
+    for row in document.models:
+        name = escape(clean(row.name), quote=False).replace("|", "\\|")
+        lines.append("| " + " | ".join([name, *_cells(row, heads)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def accuracy_of(table: Mapping[str, float], name: str) -> float | None:
+    """The accuracy of a model, whose name the table may write with or without its suffix.
+
+    Example:
+        >>> accuracy_of({"a.onnx": 70.5}, "a"), accuracy_of({"b": 71.0}, "b.tflite")
+        (70.5, 71.0)
+    """
+    known = {key.rpartition(".")[0] or key: value for key, value in table.items()} | dict(table)
+    return known.get(name, known.get(name.rpartition(".")[0] or name))

@@ -1,0 +1,118 @@
+"""`peakfold compare`: models side by side, changes op by op, charts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call, error_line
+
+MODEL = """peakfold-graph 1
+input x: {type}[n,8]
+parameter w: {type}[8,{width}]
+a: {type}[n,{width}] = matmul(x, w) name="fc"
+y: {type}[n,{width}] = relu(a) name="act"
+output y
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    small, large = tmp_path / "small.pf", tmp_path / "large.pf"
+    small.write_text(MODEL.format(type="int8", width=8))
+    large.write_text(MODEL.format(type="float32", width=16).replace("[n,", "[2,"))
+    return small, large
+
+
+@pytest.mark.req("R60")
+def test_models_side_by_side(call: Call, pair: tuple[Path, Path]) -> None:
+    document = json.loads(call("compare", *pair, "--dim", "n=2", "--json").stdout)
+    small, large = document["models"]
+    assert (small["name"], small["params"], small["macs"]) == ("small", 64, 2 * 64)
+    assert (large["params"], large["param_bytes"], large["flops"]) == (128, 512, 2 * 256 + 32)
+    assert small["peak_bytes"] == 64  # 16 bytes, written over in place, padded
+    assert document["ops"] is None
+    table = call("compare", *pair, "--dim", "n=2", "--csv", "-", "--no-peak").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["name"], row["macs"], row["peak_bytes"]) for row in rows] == [
+        ("small", "128", ""), ("large", "256", ""),
+    ]  # fmt: skip
+    text = call("compare", *pair, "--dim", "n=2").stdout
+    assert re.search(r"small\s+64\s+128", text)
+    assert "| small | 64 |" in call("compare", *pair, "--dim", "n=2", "--markdown", "-").stdout
+
+
+def test_a_dimension_that_no_model_has_is_an_error(call: Call, pair: tuple[Path, Path]) -> None:
+    result = call("compare", *pair, "--dim", "m=2")
+    assert result.exit_code == 2
+    assert "called 'm'" in error_line(result.stderr)
+
+
+@pytest.mark.req("R20")
+def test_before_and_after_op_by_op(call: Call, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.pf", tmp_path / "after.pf"
+    text = MODEL.format(type="float32", width=16).replace("[n,", "[2,")
+    before.write_text(text)
+    after.write_text(
+        text.replace("float32[8,16]", "int8[8,16]")
+        .replace('relu(a) name="act"', 'clip(a) name="clamp"')
+    )  # fmt: skip
+    document = json.loads(call("compare", before, after, "--ops", "--json", "--no-peak").stdout)
+    changes = {row["name"]: row for row in document["ops"]}
+    assert {name: row["change"] for name, row in changes.items()} == {
+        "fc": "changed", "act": "removed", "clamp": "added",
+    }  # fmt: skip
+    fc = changes["fc"]
+    assert fc["macs_before"] == fc["macs_after"] == 256
+    assert fc["bytes_moved_before"] - fc["bytes_moved_after"] == 128 * 3
+    assert changes["act"]["macs_after"] is None
+    assert "Ops that differ: 3 of 3" in call("compare", before, after, "--ops", "--no-peak").stdout
+    assert call("compare", before, "--ops").exit_code == 2
+
+
+def circles(path: Path) -> list[ET.Element]:
+    return list(ET.parse(path).iter("{http://www.w3.org/2000/svg}circle"))
+
+
+@pytest.mark.req("R61")
+def test_accuracy_against_parameters(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    table, chart = tmp_path / "top1.csv", tmp_path / "chart.svg"
+    table.write_text("model,accuracy\nsmall.pf,60.5\nlarge,70\n")
+    result = call("compare", *pair, "--dim", "n=2", "--no-peak", "--accuracy", table,
+                  "--chart", chart)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "60.5" in result.stdout
+    large, small = circles(chart)
+    # Twice the parameters, twice the area; more to the right, and higher up.
+    area = [float(c.get("r", "0")) ** 2 for c in (large, small)]
+    assert area[0] / area[1] == pytest.approx(2, rel=0.02)
+    assert float(large.get("cx", "0")) > float(small.get("cx", "0"))
+    assert float(large.get("cy", "0")) < float(small.get("cy", "0"))
+    assert call("compare", *pair, "--dim", "n=2", "--chart", tmp_path / "x.svg").exit_code == 2
+
+
+@pytest.mark.req("R62")
+def test_compute_demand_over_time(call: Call, tmp_path: Path) -> None:
+    table, chart = tmp_path / "growth.csv", tmp_path / "growth.svg"
+    table.write_text("name,year,flops,params\nA,2012,1e17,1e6\nB,2014,1e19,1e8\nC,2016,1e21,1e9\n")
+    result = call("compare", "--growth", table, "--era", "2015.5", "--chart", chart)
+    assert result.exit_code == 0, result.stderr
+    drawn = chart.read_text()
+    assert "times 10 a year" in drawn
+    assert "large scale" in drawn
+    assert len(circles(chart)) == 3
+    for text, words in (
+        ("name,year\nA,2012\n", "no column 'flops'"), ("name,year,flops\n", "no row"),
+        ("name,year,flops\nA,soon,1e3\n", "'soon' is no number"),
+        ("name,year,flops\nA,2012,-1\n", "not above 0"),
+    ):  # fmt: skip
+        table.write_text(text)
+        result = call("compare", "--growth", table, "--chart", chart, "--force")
+        assert result.exit_code == 1
+        assert words in error_line(result.stderr)
