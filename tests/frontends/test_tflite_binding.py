@@ -123,7 +123,7 @@ def test_a_dimension_has_a_name_of_its_own(tmp_path):
         load(path, Bindings.parse(shapes=["y=2"]))
     with pytest.raises(UsageError, match="has 1 dimensions, the model says 2"):
         load(path, Bindings.parse(shapes=["x=2"]))
-    with pytest.raises(UsageError, match="'t4' is a constant or inside a body"):
+    with pytest.raises(UsageError, match="'t4' follows from something else"):
         load(path, Bindings.parse(shapes=["t4="]))
     with pytest.raises(UsageError, match="no dimension of the model is called 'flags.1'"):
         load(path, Bindings.parse(["flags.1=9"]))
@@ -161,3 +161,26 @@ def test_bodies_get_the_shapes_they_are_called_with(tmp_path):
     inside = graph.ops[0].regions[0].graph
     assert graph["y"].shape == inside[inside.outputs[0]].shape == (6, 4)
     assert load(path).graph["y"].shape == (1, 4)
+
+
+def test_a_size_inside_a_body_can_be_given(tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    x, y = main.input((4,), "bool", name="x"), main.tensor((1,), "int64", name="y")
+    main.op("CALL", [x], [y], "CallOptions", subgraph=1)
+    main.outputs(y)
+    body = owner.graph("body")
+    flags = body.input((4,), "bool")
+    places = body.tensor((1, 1), "int64", "places", signature=(-1, 1))
+    flat, minus = body.tensor((1,), "int64", "flat", signature=(-1,)), body.constant([-1], "int32")
+    body.op("WHERE", [flags], [places])
+    body.op("RESHAPE", [places, minus], [flat], "ReshapeOptions")
+    body.outputs(flat)
+    path = tmp_path / "body.tflite"
+    path.write_bytes(owner.data())
+    with pytest.raises(ModelError, match="its shape is not known") as caught:
+        make_plan(load(path).graph)
+    assert "--shape 1/places=" in str(caught.value)
+    graph = load(path, Bindings.parse(shapes=["1/places=3x1"])).graph
+    assert graph.ops[0].regions[0].graph["1/flat"].shape == graph["y"].shape == (3,)
+    make_plan(graph)

@@ -131,6 +131,30 @@ def test_bytes_behind_the_flatbuffer_are_found(tmp_path):
         load(path)
 
 
+def test_weights_are_not_read(tmp_path):
+    """Half a gigabyte behind the flatbuffer, in a file with a hole: mapped, never touched."""
+    import resource
+
+    owner = Builder()
+    main = owner.graph()
+    x, y = main.input((1, 2**14), "int8"), main.tensor((1, 2**15), "int8")
+    weights = main.tensor((2**15, 2**14), "int8")
+    main.op("FULLY_CONNECTED", [x, weights, -1], [y], "FullyConnectedOptions")
+    main.outputs(y)
+    stored = schema().BufferT()
+    owner.model.buffers.append(stored)
+    owner.model.subgraphs[0].tensors[weights].buffer = 1
+    stored.offset, stored.size = 2**20, 2**29
+    path = tmp_path / "model.tflite"
+    with path.open("wb") as stream:
+        stream.write(owner.data())
+        stream.truncate(2**20 + 2**29)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    graph = load(path).graph
+    assert static_bytes(graph)[Role.PARAMETER] == 2**29
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
 def test_half_precision_weights_fold_only_when_asked(tmp_path):
     owner = Builder()
     main = owner.graph()

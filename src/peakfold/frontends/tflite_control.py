@@ -179,7 +179,8 @@ def _key(op: StoredOp) -> _Key:
     return "variable", "/".join(names)
 
 
-def _makers(graph: StoredSubgraph) -> dict[int, StoredOp]:
+def handle_makers(graph: StoredSubgraph) -> dict[int, StoredOp]:
+    """The operators that make handles of variables and tables, by the tensor they make."""
     return {
         op.outputs[0]: op
         for op in graph.ops
@@ -189,7 +190,7 @@ def _makers(graph: StoredSubgraph) -> dict[int, StoredOp]:
 
 def _resources(scope: Scope, stored: StoredOp) -> list[_Key]:
     """The resources that a handle may stand for: the one that made it, or all of its kind."""
-    maker = _makers(scope.stored).get(stored.inputs[0]) if stored.inputs else None
+    maker = scope.makers.get(stored.inputs[0]) if stored.inputs else None
     if maker is not None:
         return [_key(maker)]
     kind = "HASHTABLE" if stored.builtin.startswith("HASHTABLE") else "VAR_HANDLE"
@@ -223,7 +224,7 @@ def _state(file: TfliteFile, called: str, kind: str, key: _Key) -> Tensor:
 def _values(file: TfliteFile, key: _Key) -> Iterable[Tensor]:
     """Tensors that are assigned to a variable (or read from it), or imported into a table."""
     for graph in file.subgraphs:
-        makers = _makers(graph)
+        makers = handle_makers(graph)
         for op in graph.ops:
             maker = makers.get(op.inputs[0]) if op.inputs else None
             if maker is None or _key(maker) != key:

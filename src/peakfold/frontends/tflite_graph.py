@@ -51,15 +51,15 @@ def _check_bindings(model: Model) -> None:
             f"--dim: no dimension of the model is called {name!r}",
             hint=f"open dimensions of its inputs: {', '.join(sorted(symbols)[:20]) or 'none'}",
         )
-    made = {out for op in main.ops for out in op.outputs}
     for name in sorted(bindings.shapes):
         number, at = names.tensor_at.get(name, (0, -1))
         if at < 0:
             raise UsageError(f"--shape names no tensor of the model: {name!r}")
-        if number or at not in made.union(main.inputs):
+        made = any(at in op.outputs for op in model.file.subgraphs[number].ops)
+        if not made and (number or at not in main.inputs):
             raise UsageError(
-                f"--shape: {name!r} is a constant or inside a body",
-                hint="shapes can be given for inputs and for results of operators",
+                f"--shape: {name!r} follows from something else",
+                hint="shapes can be given for inputs of the model and for results of operators",
             )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.tflite_attrs import attributes
-from peakfold.frontends.tflite_control import Bodies, add_effects, regions_of
+from peakfold.frontends.tflite_control import Bodies, add_effects, handle_makers, regions_of
 from peakfold.frontends.tflite_file import StoredOp, StoredTensor, TfliteFile
 from peakfold.frontends.tflite_kinds import tflite_kind
 from peakfold.frontends.tflite_names import Names
@@ -77,6 +77,7 @@ class Scope:
         self.merged: dict[tuple[int, str, Shape], int] = {}
         self.statics: list[int] = []
         self.states: dict[str, Tensor] = {}
+        self.makers = handle_makers(self.stored)
         self.ops: list[Op] = []
         self.made: list[int] = []
 
@@ -251,7 +252,8 @@ class Scope:
         return Tensor(self.name(at), stored.dtype, shape, stated_bytes=kept)
 
     def _infer(self, op: Op, stored: StoredOp, outputs: tuple[Tensor | None, ...]) -> None:
-        known = {tensor.name: tensor for tensor in self.tensors.values()}
+        operands = (self.tensors.get(at) for at in stored.inputs)
+        known = {tensor.name: tensor for tensor in operands if tensor is not None}
         known |= {t.name: replace(t, shape=None) for t in outputs if t is not None}
         types = None
         rule = lookup(op.kind).shape
@@ -268,7 +270,7 @@ class Scope:
 
     def _settled(self, at: int, tensor: Tensor, ruled: Shape | None) -> Shape | None:
         """The shape of a result: the user's, the rule's or the file's."""
-        if self.number == 0 and tensor.name in self.model.bindings.shapes:
+        if tensor.name in self.model.bindings.shapes:
             given = self.model.bindings.shapes[tensor.name].dims
             if ruled is not None and all(isinstance(d, int) for d in ruled) and ruled != given:
                 raise UsageError(f"--shape {tensor.name}: its op makes {'x'.join(map(str, ruled))}")

@@ -110,7 +110,7 @@ class _Folder:
 
     def _grows(self, op: Op) -> bool:
         """Whether folding would store more bytes than the weight it replaces."""
-        if op.inputs[0] in self.from_shape:
+        if not op.operands or op.inputs[0] in self.from_shape:
             return False
         result, source = self.graph[op.results[0]].nbytes, self.graph[op.inputs[0]].nbytes
         return (result or 0) > (source or 0)
