@@ -4,15 +4,18 @@ Needs an environment of its own (torch 2.14, torchvision, timm); runs on meta te
 weights and no compute. One JSON line a model, resumable: models already in the file are skipped.
 
     python benchmarks/timm_features.py ../shared/data/timm ops.jsonl [--limit N]
+    python benchmarks/timm_features.py ../shared/data/timm ops.jsonl --table benchmarks/data/...csv
 
-A row of a model is `[class, macs, in, out, weights, static, count]`: elements read from
-activations, written, and read from parameters; `static` ops do not depend on the input and cost
-the same at any batch size. Equal rows are counted.
+The second form sums the ops by the groups of `peakfold.analysis.works` into the table that
+`fit_latency.py` reads. A row of a model is `[class, name, macs, in, out, weights, static, count]`:
+elements read from activations, written, and read from parameters; `static` ops do not depend on
+the input and cost the same at any batch size. Equal rows are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import math
@@ -172,31 +175,49 @@ def watch_attention(recorder: Recorder):
     return original
 
 
+def watch_lstm(recorder: Recorder):
+    """A whole LSTM as one op, as cuDNN and oneDNN run it; meta tensors would unroll it."""
+    original = torch._VF.lstm
+
+    def fused(x, hx, weights, *args, **kwargs):
+        recorder.paused = True
+        try:
+            out = original(x, hx, weights, *args, **kwargs)
+        finally:
+            recorder.paused = False
+        for tensor in flat(out):
+            tensor._live = True
+        matrices = sum(w.numel() for w in weights if w.ndim == 2)
+        entry = ("matmul", "", matrices * (x.numel() // x.shape[-1]), x.numel(), out[0].numel(),
+                 sum(w.numel() for w in weights), False)  # fmt: skip
+        recorder.rows[entry] += 1
+        return out
+
+    torch._VF.lstm = fused
+    return original
+
+
 def features(name: str, size: int) -> dict:
     import timm
 
     with torch.device("meta"):
-        kwargs = {}
-        try:
-            model = timm.create_model(name, pretrained=False)
-            channels, height, _ = model.default_cfg["input_size"]
-            if height != size:
-                try:
-                    model = timm.create_model(name, pretrained=False, img_size=size)
-                except TypeError:
-                    kwargs = {}
-        except TypeError:
-            raise
+        model = timm.create_model(name, pretrained=False)
+        channels, height, _ = model.default_cfg["input_size"]
+        if height != size:
+            # Convolutional nets take any size and have no such argument.
+            with contextlib.suppress(TypeError):
+                model = timm.create_model(name, pretrained=False, img_size=size)
         model.eval()
         x = torch.empty(1, channels, size, size)
     recorder = Recorder()
-    original = watch_attention(recorder)
+    attention, lstm = watch_attention(recorder), watch_lstm(recorder)
     try:
         x._live = True
         with torch.no_grad(), recorder:
-            model(x, **kwargs)
+            model(x)
     finally:
-        F.scaled_dot_product_attention = original
+        F.scaled_dot_product_attention = attention
+        torch._VF.lstm = lstm
     params = sum(p.numel() for p in model.parameters())
     rows = sorted([*key, count] for key, count in recorder.rows.items())
     return {"model": name, "size": size, "params": params, "rows": rows}
@@ -219,12 +240,53 @@ def wanted(folder: Path) -> list[tuple[str, int]]:
     return order
 
 
+GROUPS = {"layer_norm": "norm", "group_norm": "norm", "sdpa": "attention",
+          "sdpa_mask": "attention", "conv_transpose": "conv"}  # fmt: skip
+
+
+def write_table(ops: Path, out: Path) -> None:
+    """Sums by group, in millions to five digits; architecture family = timm's module."""
+    from timm.models._registry import _model_to_module
+
+    records = [r for r in map(json.loads, ops.open()) if "error" not in r]
+    records = [r for r in records if r["model"] in _model_to_module]
+    groups = sorted({GROUPS.get(row[0], row[0]) for r in records for row in r["rows"]})
+    names = ["model", "size", "family", "params", "ops", "weights", "static"]
+    names += [f"{group}.{what}" for group in groups for what in ("macs", "elements")]
+    used = {name for name in names if not name.endswith(".macs")}
+    table = []
+    for record in sorted(records, key=lambda r: (r["model"], r["size"])):
+        sums: Counter[str] = Counter()
+        for kind, _, macs, read, written, weights, static, count in record["rows"]:
+            sums["ops"] += count
+            sums["weights"] += weights * count
+            if static:
+                sums["static"] += (written + weights) * count
+                continue
+            group = GROUPS.get(kind, kind)
+            sums[f"{group}.macs"] += macs * count
+            sums[f"{group}.elements"] += (read + written) * count
+        used |= {name for name, value in sums.items() if value}
+        row = {"model": record["model"], "size": record["size"], "ops": sums.pop("ops"),
+               "family": _model_to_module[record["model"]],
+               "params": f"{record['params'] / 1e6:.5g}"}  # fmt: skip
+        table.append(row | {k: f"{v / 1e6:.5g}" for k, v in sums.items() if v})
+    with out.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, [n for n in names if n in used], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--limit", type=int, default=10**9)
+    parser.add_argument("--table", type=Path, help="write the table of this file's ops, and stop")
     options = parser.parse_args()
+    if options.table:
+        write_table(options.out, options.table)
+        return
     done = set()
     if options.out.exists():
         done = {(r["model"], r["size"]) for r in map(json.loads, options.out.open())}

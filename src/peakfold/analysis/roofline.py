@@ -11,7 +11,7 @@ of which nothing is known has no time, which the total says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from peakfold.device import Device
@@ -34,6 +34,7 @@ class Work:
         fixed_bytes: the part of `bytes_moved` that is the same at any batch size (weights).
         engine: ``matrix``, ``vector``, ``copy`` or ``none``.
         dtype: element type of the arithmetic.
+        runs: how often it runs (in the body of a loop); the figures are those of one run.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Work:
     fixed_bytes: int = 0
     engine: str = "vector"
     dtype: str = "float32"
+    runs: int = 1
 
     @property
     def flops(self) -> int | None:
@@ -72,13 +74,12 @@ class Work:
         if moved is not None:
             fixed = min(self.fixed_bytes, moved)
             moved = fixed + round((moved - fixed) * times)
-        return Work(
-            name=self.name, kind=self.kind,
+        return replace(
+            self,
             macs=None if self.macs is None else round(self.macs * times),
             other_ops=None if self.other_ops is None else round(self.other_ops * times),
-            bytes_moved=moved, fixed_bytes=self.fixed_bytes, engine=self.engine,
-            dtype=self.dtype,
-        )  # fmt: skip
+            bytes_moved=moved,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +88,9 @@ class OpTime:
 
     Attributes:
         work: the op.
-        compute_s: seconds of arithmetic at peak; `None` = not known.
-        memory_s: seconds of traffic at full bandwidth; `None` = not known.
-        time_s: the largest of what is known, launch included; `None` = nothing is known.
+        compute_s: seconds of arithmetic at peak, all runs; `None` = not known.
+        memory_s: seconds of traffic at full bandwidth, all runs; `None` = not known.
+        time_s: the largest of what is known, launches included; `None` = nothing is known.
         bound: which one that is; `None` for an op that takes no time.
         partial: whether something that could be larger is not known.
         rated: the rate used for its multiply-accumulates, such as ``matrix float16``.
@@ -144,11 +145,12 @@ def op_time(work: Work, device: Device) -> OpTime:
         ('compute', 57.1, 'vector float32')
     """
     compute, rated = _compute(work, device)
+    compute = None if compute is None else compute * work.runs
     memory = None
     if work.bytes_moved == 0:
         memory = 0.0
     elif work.bytes_moved is not None and device.bandwidth is not None:
-        memory = work.bytes_moved / device.bandwidth.value
+        memory = work.bytes_moved * work.runs / device.bandwidth.value
     partial = compute is None or memory is None
     known: dict[Bound, float] = {}
     if compute is not None:
@@ -159,7 +161,7 @@ def op_time(work: Work, device: Device) -> OpTime:
         return OpTime(work=work, compute_s=0.0, memory_s=0.0, time_s=0.0, bound=None,
                       partial=False, rated=rated)  # fmt: skip
     if device.launch is not None:
-        known["launch"] = device.launch.value
+        known["launch"] = device.launch.value * work.runs
     bound = max(known, key=lambda name: known[name], default=None)
     return OpTime(
         work=work, compute_s=compute, memory_s=memory,
@@ -277,8 +279,8 @@ def _at(works: Sequence[Work], device: Device, batch: int) -> BatchPoint:
     found = roofline(scaled, device)
     if found.time_s is None or found.unknown:
         raise UsageError(f"{found.unknown} ops have no time on this device", where=device.name)
-    flops = sum(work.flops or 0 for work in scaled)
-    moved = sum(work.bytes_moved or 0 for work in scaled)
+    flops = sum((work.flops or 0) * work.runs for work in scaled)
+    moved = sum((work.bytes_moved or 0) * work.runs for work in scaled)
     return BatchPoint(
         batch=batch,
         time_s=found.time_s,

@@ -77,6 +77,19 @@ if TYPE_CHECKING:
     metavar="R",
     help="Samples per second that the bandwidth is asked for.",
 )
+@opt.device_option
+@click.option(
+    "--precision",
+    metavar="TYPE",
+    help="Element type that floating-point ops run in on the device, such as float16.",
+)
+@click.option(
+    "--measured",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time of a run as you measured it: how much of the device's peak it reached.",
+)
+@click.option("--roofline", metavar="FILE", help="Write the roofline plot: .svg, or .png.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
 @click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
 @click.option("--markdown", metavar="FILE", help="The same as Markdown; - is stdout.")
@@ -85,7 +98,8 @@ if TYPE_CHECKING:
 @opt.quiet_option
 def command(  # one parameter a flag
     model: str | None, layer: str | None, dims: tuple[str, ...], shapes: tuple[str, ...],
-    csv: str | None, markdown: str | None, strict: bool, as_json: bool, force: bool,
+    csv: str | None, markdown: str | None, roofline: str | None, strict: bool, as_json: bool,
+    force: bool,
     quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
     """Show what MODEL costs, and where its memory goes, by role and by op.
@@ -98,9 +112,8 @@ def command(  # one parameter a flag
         return _layers(layer, model, as_json=as_json)
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
-    outputs = Outputs(
-        {"csv": csv, "markdown": markdown}, force=force, inputs=(model,), json=as_json
-    )
+    files = {"csv": csv, "markdown": markdown, "roofline": roofline}
+    outputs = Outputs(files, force=force, inputs=(model,), json=as_json)
     from peakfold.frontends import Bindings, load
     from peakfold.reports import inspecting
     from peakfold.reports.inspect_text import TableChoice
@@ -113,6 +126,7 @@ def command(  # one parameter a flag
         report = inspecting.inspect(
             load(model, Bindings.parse(dims, shapes)), target=flags["target"],
             fold=not flags["no_fold"], fold_weights=flags["fold_weights"],
+            device=flags["device"], precision=flags["precision"], measured_s=flags["measured"],
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
         )  # fmt: skip
     if as_json:
@@ -158,7 +172,11 @@ def _contents(
     report: InspectReport, outputs: Outputs, choice: TableChoice
 ) -> dict[str, bytes]:  # fmt: skip
     make = {"csv": report.to_csv, "markdown": report.to_markdown}
-    return {what: build(choice).encode() for what, build in make.items() if outputs.wants(what)}
+    found = {what: build(choice).encode() for what, build in make.items() if outputs.wants(what)}
+    if outputs.wants("roofline"):
+        png = outputs.names["roofline"].endswith(".png")
+        found["roofline"] = report.to_roofline_png() if png else report.to_roofline_svg().encode()
+    return found
 
 
 def _verdict(report: InspectReport) -> int:

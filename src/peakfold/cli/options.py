@@ -195,6 +195,10 @@ target_option = click.option(
     help="Runtime whose rules hold; `peakfold targets` lists them.",
 )  # fmt: skip
 
+device_option = click.option(
+    "--device", metavar="D", help="Hardware to tell times for; `peakfold devices` lists it."
+)
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout."
 )

@@ -5,15 +5,16 @@ A device is a TOML file beside this module, or a file of the user's.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 from peakfold.device.read import read_device
-from peakfold.device.record import Check, Device, Engine, Figure, Latency, Rate
+from peakfold.device.record import Check, Device, Engine, Figure, Group, Latency, Rate
 from peakfold.errors import UsageError
 
 __all__ = [
-    "ALIASES", "Check", "Device", "Engine", "Figure", "Latency", "Rate", "device_names",
+    "ALIASES", "Check", "Device", "Engine", "Figure", "Group", "Latency", "Rate", "device_names",
     "load_device", "read_device",
 ]  # fmt: skip
 
@@ -36,15 +37,29 @@ def device_names() -> tuple[str, ...]:
 def load_device(name: str) -> Device:
     """A preset by name, or a file of the user's when the name is a path to a ``.toml``.
 
-    Case, spaces and dashes do not matter: ``RTX 4090`` is ``rtx-4090``.
+    Case, spaces and dashes do not matter: ``RTX 4090`` is ``rtx-4090``. Behind a colon stands
+    which fitted latency model is to be the usual one: ``rtx-4090:compiled``.
 
     Raises:
-        UsageError: no such preset or file, or the file is not a device.
+        UsageError: no such preset, file or latency model, or the file is not a device.
 
     Example:
         >>> load_device("T4").title
         'NVIDIA T4'
     """
+    plain, colon, run = name.rpartition(":")
+    if not colon or run.endswith(".toml"):
+        return _load(name)
+    device = _load(plain)
+    chosen = [fit for fit in device.latency if fit.name == run]
+    if not chosen:
+        known = ", ".join(fit.name for fit in device.latency) or "none"
+        raise UsageError(f"no latency model {run!r}", where=plain, hint=f"known: {known}")
+    rest = [fit for fit in device.latency if fit.name != run]
+    return replace(device, latency=(*chosen, *rest))
+
+
+def _load(name: str) -> Device:
     if name.endswith(".toml"):
         try:
             text = Path(name).read_text("utf-8")

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, cast, get_args
 
-from peakfold.device.record import Check, Class, Device, Engine, Figure, Latency
+from peakfold.device.record import Check, Class, Device, Engine, Figure, Group, Latency
 from peakfold.errors import UsageError
 from peakfold.ir.types import DTYPES
 
@@ -52,8 +52,8 @@ _FIELDS = {"size": "memory", "bandwidth": "bandwidth", "host": "host_link", "pee
            "launch": "launch"}  # fmt: skip
 # Arithmetic that is no storage type; `_acc16` accumulates in float16.
 _EXTRA_TYPES = ("tfloat32", "float16_acc16", "unstated")
-_LATENCY = ("name", "source", "conditions", "dtype", "launch_us", "overlap", "compute", "memory",
-            "models", "families", "median", "p90")  # fmt: skip
+_LATENCY = ("name", "source", "conditions", "dtype", "batch", "launch_us", "weight_ps",
+            "compute_ps", "memory_ps", "models", "families", "median", "p90")  # fmt: skip
 
 
 class _Reader:
@@ -147,8 +147,14 @@ class _Reader:
         if missing:
             raise self.fail(f"[[latency]] lacks {', '.join(missing)}")
 
-        def costs(key: str) -> dict[str, float]:
+        def costs(key: str, needed: str) -> dict[str, float]:
             table = self.table(row[key], f"latency.{key}")
+            for group in (*table, needed):
+                if group not in get_args(Group):
+                    hint = f"known: {', '.join(get_args(Group))}"
+                    raise self.fail(f"latency.{key} has the unknown group {group!r}", hint)
+                if group not in table:
+                    raise self.fail(f"latency.{key} lacks {needed}")
             return {k: self.number(v, f"latency.{key}.{k}") * 1e-12 for k, v in table.items()}
 
         return Latency(
@@ -156,10 +162,11 @@ class _Reader:
             source=self.text(row["source"], "latency.source"),
             conditions=self.text(row["conditions"], "latency.conditions"),
             dtype=self.text(row["dtype"], "latency.dtype"),
+            batch=int(self.number(row["batch"], "latency.batch")),
             launch=self.number(row["launch_us"], "latency.launch_us") * 1e-6,
-            overlap=self.number(row["overlap"], "latency.overlap"),
-            compute=costs("compute"),
-            memory=costs("memory"),
+            weight=self.number(row["weight_ps"], "latency.weight_ps") * 1e-12,
+            compute=costs("compute_ps", "matmul"),
+            memory=costs("memory_ps", "elementwise"),
             check=Check(
                 models=int(self.number(row["models"], "latency.models")),
                 families=int(self.number(row["families"], "latency.families")),

@@ -15,6 +15,13 @@ Engine = Literal["vector", "matrix", "sparse", "npu"]
 `sparse` and `npu` rates are shown, but no time is computed from them: the first need a pruned
 model, the second state no element type."""
 
+Group = Literal[
+    "stem", "conv", "pointwise", "group_conv", "depthwise", "matmul", "bmm", "attention",
+    "batch_norm", "norm", "softmax", "activation", "elementwise", "reduce", "copy", "resize",
+]  # fmt: skip
+"""Kernels that behave alike on a device: what a latency model has constants for. `stem`: from
+at most 4 channels; `conv`: larger windows than `pointwise`; `bmm`: two activations."""
+
 Class = Literal["gpu", "cpu", "edge", "soc", "sbc", "mcu"]
 
 
@@ -77,12 +84,13 @@ class Latency:
         name: how the models were run (``eager``, ``compiled``).
         source: the table.
         conditions: precision, layout, batch of the measurements.
-        dtype: element type the matrix engine worked in.
+        dtype: element type of the arithmetic and of what is moved.
+        batch: typical batch size of the measurements.
         launch: seconds an op costs before it does anything.
-        compute: seconds a MAC, by class of op (see `peakfold.analysis.latency`).
-        memory: seconds an element read or written, by class of op.
-        overlap: exponent p of (compute^p + memory^p)^(1/p) within an op; 1 = one after the
-            other, large = the longer of the two.
+        weight: seconds an element of a weight.
+        compute: seconds a multiply-accumulate, by group of kernels; `matmul` stands in.
+        memory: seconds an activation element read or written, by group of kernels;
+            `elementwise` stands in.
         check: the held-out error.
     """
 
@@ -90,10 +98,11 @@ class Latency:
     source: str
     conditions: str
     dtype: str
+    batch: int
     launch: float
+    weight: float
     compute: Mapping[str, float]
     memory: Mapping[str, float]
-    overlap: float
     check: Check
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from peakfold.analysis import Cost, OpCost, Total
+from peakfold.errors import UsageError
 from peakfold.reports.breakdown import Breakdown
 from peakfold.reports.cost_rows import CostRow, cost_rows, selected, to_csv
 from peakfold.reports.cost_tables import html_table, markdown_table
 from peakfold.reports.cost_text import cost_text
 from peakfold.reports.inspect_text import ModelFacts, TableChoice, inspect_text
 from peakfold.reports.text import DEFAULT_WIDTH
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from peakfold.analysis.timing import Timing
+    from peakfold.reports.roofline_plot import RooflinePlot
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -23,6 +31,8 @@ class InspectReport:
         cost: operations, memory access and parameters.
         unsupported: kinds without a row in the registry, and how often they occur.
         notes: what the front end could not understand.
+        timing: time on the device that was named.
+        measured_s: seconds of a run, as the caller measured them.
     """
 
     model: ModelFacts
@@ -30,6 +40,8 @@ class InspectReport:
     cost: Cost
     unsupported: dict[str, int]
     notes: tuple[str, ...]
+    timing: Timing | None = None
+    measured_s: float | None = None
 
     def __repr__(self) -> str:
         return self.to_text().rstrip()
@@ -47,10 +59,18 @@ class InspectReport:
         choice: TableChoice | None = None,
     ) -> str:  # fmt: skip
         """The report for a terminal; `choice` says which rows the cost table has."""
+        choice = choice or TableChoice()
         return inspect_text(
-            self.model, self.breakdown, self.cost, self.unsupported, self.notes,
-            choice or TableChoice(), width=width, color=color,
+            self.model, self.breakdown, self.cost, self.unsupported, self.notes, choice,
+            width=width, color=color, time=self._time(width, choice.top),
         )  # fmt: skip
+
+    def _time(self, width: int, top: int | None) -> list[RenderableType]:
+        if self.timing is None:
+            return []
+        from peakfold.reports.timing_report import timing_part
+
+        return [*timing_part(self.timing, width=width, top=top, measured_s=self.measured_s), ""]
 
     def to_json(self, *, rate: float = 1.0) -> str:
         """The document that ``peakfold inspect --json`` prints."""
@@ -59,9 +79,43 @@ class InspectReport:
 
         return to_json(
             inspect_document(
-                self.model, self.breakdown, self.cost, self.unsupported, self.notes, rate
+                self.model, self.breakdown, self.cost, self.unsupported, self.notes, rate,
+                self.timing, self.measured_s,
             )
-        )
+        )  # fmt: skip
+
+    def to_roofline_svg(self) -> str:
+        """The roofline plot: every op a point.
+
+        Raises:
+            UsageError: no device was named, or its bandwidth or peaks are not known.
+        """
+        from peakfold.reports.roofline_svg import svg_roofline
+
+        return svg_roofline(self._plot())
+
+    def to_roofline_png(self) -> bytes:
+        """The same as a PNG.
+
+        Raises:
+            BackendMissing: matplotlib is not installed.
+            UsageError: as `to_roofline_svg`.
+        """
+        from peakfold.reports.roofline_png import png_roofline
+
+        return png_roofline(self._plot())
+
+    def _plot(self) -> RooflinePlot:
+        from peakfold.reports.roofline_plot import roofline_plot
+
+        if self.timing is None:
+            raise UsageError("a roofline is that of a device", hint="name one: --device t4")
+        fitted = self.timing.estimate is not None
+        return roofline_plot(
+            self.timing.roofline, self.timing.device,
+            title=f"{self.model.name or 'graph'} on {self.timing.device.title}",
+            times=self.timing.task_seconds if fitted else None,
+        )  # fmt: skip
 
     def rows(self, choice: TableChoice | None = None) -> list[CostRow]:
         """The rows of the cost table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from peakfold.analysis import Cost, OpCost, Total
+from peakfold.analysis.timing import Timing
 from peakfold.ir import Role
 from peakfold.reports.breakdown import Breakdown, OpAccount
 from peakfold.reports.inspect_text import ModelFacts
@@ -21,11 +22,13 @@ from peakfold.reports.payload import (
     UnsupportedKind,
     schema_name,
 )
+from peakfold.reports.timing_report import op_times, timing_record
 
 
 def inspect_document(
     model: ModelFacts, found: Breakdown, cost: Cost, unsupported: Mapping[str, int],
-    notes: Sequence[str], rate: float = 1.0,
+    notes: Sequence[str], rate: float = 1.0, timing: Timing | None = None,
+    measured_s: float | None = None,
 ) -> InspectDocument:  # fmt: skip
     """The output of ``inspect --json``.
 
@@ -36,21 +39,28 @@ def inspect_document(
         unsupported: kinds without a row.
         notes: what the front end noted.
         rate: samples per second that the bandwidth is asked for.
+        timing: of the same graph, when a device was named.
+        measured_s: seconds of a run, for the utilisation.
     """
+    times = op_times(timing, len(cost.ops))
     return InspectDocument(
         schema=schema_name("inspect"),
         model=ModelRecord(
             name=model.name, format=model.format, ops=model.ops, tensors=model.tensors,
             folded_ops=model.folded,
         ),
-        totals=_totals(found, cost, rate),
+        totals=_totals(found, cost, rate, None if timing is None else timing.time_s),
         static=StaticRecord(**{role.value: nbytes for role, nbytes in found.static.items()}),
         dynamic=DynamicRecord(
             activation=found.activation, workspace=found.workspace, gradient=found.gradient
         ),
         input_bytes=found.inputs,
         output_bytes=found.outputs,
-        ops=[_op(account, op) for account, op in zip(found.ops, cost.ops, strict=True)],
+        ops=[
+            _op(account, op, time_s, bound)
+            for account, op, (time_s, bound) in zip(found.ops, cost.ops, times, strict=True)
+        ],
+        timing=None if timing is None else timing_record(timing, measured_s),
         scopes=[_group(name, total) for name, total in cost.by_scope().items()],
         kinds=[_group(name, total) for name, total in cost.by_kind().items()],
         unsupported=_kinds(unsupported),
@@ -60,7 +70,7 @@ def inspect_document(
     )  # fmt: skip
 
 
-def _totals(found: Breakdown, cost: Cost, rate: float) -> Totals:
+def _totals(found: Breakdown, cost: Cost, rate: float, time_s: float | None) -> Totals:
     total = cost.total()
     f = total.figures
     each = PerSample(
@@ -75,11 +85,11 @@ def _totals(found: Breakdown, cost: Cost, rate: float) -> Totals:
         lower_bounds=list(total.lower_bounds), batch=cost.batch, batch_from=cost.batch_from,
         per_sample=each, rate=rate,
         bandwidth_need=None if each.bytes_moved is None else each.bytes_moved * rate,
-        causal=cost.options.causal, open_loops=list(cost.open_loops), time_s=None,
+        causal=cost.options.causal, open_loops=list(cost.open_loops), time_s=time_s,
     )  # fmt: skip
 
 
-def _op(account: OpAccount, op: OpCost) -> OpRecord:
+def _op(account: OpAccount, op: OpCost, time_s: float | None, bound: str | None) -> OpRecord:
     f = op.figures
     return OpRecord(
         name=op.name, kind=op.kind, scope=op.scope, engine=op.engine, dtype=op.dtype,
@@ -88,7 +98,7 @@ def _op(account: OpAccount, op: OpCost) -> OpRecord:
         bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes, trips=op.trips,
         bodies=[_body(label, body) for label, body in op.bodies],
         static_bytes=account.static_bytes, output_bytes=account.output_bytes,
-        workspace_bytes=account.workspace, intensity=f.intensity, time_s=None, bound=None,
+        workspace_bytes=account.workspace, intensity=f.intensity, time_s=time_s, bound=bound,
     )  # fmt: skip
 
 

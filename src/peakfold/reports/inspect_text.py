@@ -58,6 +58,7 @@ def inspect_text(
     *,
     width: int,
     color: bool,
+    time: Sequence[RenderableType] = (),
 ) -> str:
     """The four key figures, what they are made of, memory by role and by op (R7 to R15, R69)."""
     title = Text(shorten(model.name or "graph", 40), "bold")
@@ -71,7 +72,7 @@ def inspect_text(
     body: list[RenderableType] = [
         headline(cost, choice.rate), title, "", *account(cost, choice.rate), "",
         *cost_part(cost, by=choice.by, sort=choice.sort, top=choice.top, width=width), "",
-        *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
+        *time, *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
         "", Text("Next: peakfold plan MODEL folds the dynamic part.", "dim"),
     ]  # fmt: skip
     return render(body, width=width, color=color)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from peakfold.analysis import CostOptions, Index, cost_of, op_facts, unsupported
+from peakfold.analysis import Cost, CostOptions, Index, cost_of, op_facts, unsupported
+from peakfold.device import Device, load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded
 from peakfold.frontends import load as load_file
@@ -18,6 +19,9 @@ from peakfold.reports.cost_results import CostReport, InspectReport
 from peakfold.reports.inspect_text import ModelFacts
 from peakfold.target import load_target
 from peakfold.transform import Fold
+
+if TYPE_CHECKING:
+    from peakfold.analysis.timing import Timing
 
 Model = str | Path | Graph | Loaded
 Handler = OpSpec | Callable[[Context], int | None]
@@ -56,6 +60,9 @@ def inspect(
     fold: bool = True,
     fold_weights: bool = False,
     handlers: Mapping[str, Handler] | None = None,
+    device: str | Device | None = None,
+    precision: str | None = None,
+    measured_s: float | None = None,
     **options: Any,  # noqa: ANN401 - the fields of CostOptions, checked below
 ) -> InspectReport:
     """What a model costs, and where its memory goes, by role and by op.
@@ -68,10 +75,13 @@ def inspect(
         fold: as in a plan.
         fold_weights: as in a plan.
         handlers: as `cost` takes them.
+        device: a preset's name, a ``.toml`` file or a `Device`: also say how long a run takes.
+        precision: element type that floating-point ops are taken to run in on the device.
+        measured_s: seconds of a run, measured, for the utilisation of the device.
         options: fields of `peakfold.analysis.CostOptions`.
 
     Raises:
-        UsageError: an unknown target, option or name.
+        UsageError: an unknown target, device, option or name.
         ModelError: the model cannot be read, or a size is not known.
     """
     loaded = loaded_from(model, dims, shapes)
@@ -89,7 +99,22 @@ def inspect(
         folded=len(loaded.graph.ops) - len(graph.ops),
     )
     strangers = {kind: n for kind, n in unsupported(graph).items() if kind not in table}
-    return InspectReport(facts, found, counts, strangers, graph.notes)
+    taken = _timing(graph, counts, device, precision, measured_s)
+    return InspectReport(facts, found, counts, strangers, graph.notes, taken, measured_s)
+
+
+def _timing(
+    graph: Graph, counts: Cost, device: str | Device | None, precision: str | None,
+    measured_s: float | None,
+) -> Timing | None:  # fmt: skip
+    if device is None:
+        if precision is not None or measured_s is not None:
+            raise UsageError("a time needs a device", hint="name one: --device t4")
+        return None
+    from peakfold.analysis.timing import timing
+
+    chip = load_device(device) if isinstance(device, str) else device
+    return timing(graph, counts, chip, precision=precision)
 
 
 def cost(

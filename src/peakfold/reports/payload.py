@@ -14,6 +14,7 @@ from peakfold.planning.summary import Summary
 from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
 from peakfold.reports.layers import LayersDocument
+from peakfold.reports.timing_report import TimingRecord
 
 VERSION = 1
 
@@ -202,11 +203,12 @@ class UnsupportedKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectDocument:
-    """Output of ``inspect --json``."""
+    """Output of ``inspect --json``; without ``--device``, `timing` and all times are `None`."""
 
     schema: str
     model: ModelRecord
     totals: Totals
+    timing: TimingRecord | None
     static: StaticRecord
     dynamic: DynamicRecord
     input_bytes: int

@@ -1,0 +1,217 @@
+"""Time on a device: as JSON records and as text for `inspect --device`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.analysis.roofline import BOUNDS
+from peakfold.analysis.timing import Timing, measured_share
+from peakfold.reports.text import clean, counted, heading, plain_table, shorten
+
+_SLOWEST = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRecord:
+    """How far estimates of this kind were off on architecture families not seen in the fit."""
+
+    fit: str
+    conditions: str
+    models: int
+    held_out_median: float
+    held_out_p90: float
+    measured_batch: int
+    extrapolated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingRecord:
+    """Time of one run on a device.
+
+    Attributes:
+        time_s: the estimate, or else the roofline's bound.
+        basis: ``fitted`` or ``roofline``; `why_not` says why there is no estimate.
+        roofline_s: no run that takes every op from memory and back is faster; fused kernels
+            may be.
+        unknown_ops: ops that `time_s` leaves out; `partial_ops`: ops whose bound leaves out
+            arithmetic or traffic that is not known.
+        seconds_by_bound: the bound's seconds by what limits the op.
+        ridge: operations a byte, by engine and element type used.
+        turning_batch: the smallest batch at which compute-bound ops take half of the bound.
+        utilisation: of the peak of `utilisation_of`, given a measured time.
+    """
+
+    device: str
+    precision: str | None
+    time_s: float | None
+    per_sample_s: float | None
+    basis: str
+    why_not: str
+    error: ErrorRecord | None
+    roofline_s: float | None
+    bound: str | None
+    unknown_ops: int
+    partial_ops: int
+    seconds_by_bound: dict[str, float]
+    ridge: dict[str, float]
+    turning_batch: int | None
+    measured_s: float | None
+    utilisation: float | None
+    utilisation_of: str | None
+
+
+def timing_record(found: Timing, measured_s: float | None = None) -> TimingRecord:
+    """The JSON record.
+
+    Raises:
+        UsageError: a measured time that is not above 0, or without any known peak.
+    """
+    fit = found.estimate.fit if found.estimate is not None else None
+    error = None
+    if fit is not None:
+        error = ErrorRecord(
+            fit=fit.name, conditions=fit.conditions, models=fit.check.models,
+            held_out_median=fit.check.median, held_out_p90=fit.check.p90,
+            measured_batch=fit.batch, extrapolated=found.extrapolated,
+        )  # fmt: skip
+    used = None if measured_s is None else measured_share(found, measured_s)
+    time_s = found.time_s
+    return TimingRecord(
+        device=found.device.name,
+        precision=found.precision,
+        time_s=time_s,
+        per_sample_s=time_s / found.batch if time_s is not None and found.batch else None,
+        basis="roofline" if fit is None else "fitted",
+        why_not=found.why_not,
+        error=error,
+        roofline_s=found.roofline.time_s,
+        bound=found.roofline.bound,
+        unknown_ops=found.unknown,
+        partial_ops=found.roofline.partial,
+        seconds_by_bound={name: found.roofline.seconds[name] for name in BOUNDS},
+        ridge=_ridges(found),
+        turning_batch=found.turning_batch,
+        measured_s=measured_s,
+        utilisation=None if used is None else used[0],
+        utilisation_of=None if used is None else used[1],
+    )
+
+
+def _ridges(found: Timing) -> dict[str, float]:
+    """The ridge point of every rate the model's ops are rated at."""
+    bandwidth = found.device.bandwidth
+    ridges: dict[str, float] = {}
+    for name in sorted({op.rated for op in found.roofline.ops if op.rated}):
+        engine, _, dtype = name.partition(" ")
+        rate = found.device.rate(engine, dtype)
+        if rate is not None and bandwidth is not None:
+            ridges[name] = rate.per_second / bandwidth.value
+    return ridges
+
+
+def timing_part(
+    found: Timing, *, width: int, top: int | None = _SLOWEST, measured_s: float | None = None
+) -> list[RenderableType]:
+    """Time of the whole and of the slowest ops, with what the figures rest on."""
+    record = timing_record(found, measured_s)
+    title = f"Time on {clean(found.device.title)}"
+    if found.precision:
+        title += f", floating point as {found.precision}"
+    rows = []
+    if record.error is not None:
+        rows.append(["estimate", seconds(record.time_s), _error_words(record.error)])
+    rows.append(["roofline", seconds(record.roofline_s), _bound_words(record)])
+    if record.basis == "roofline":
+        rows.append(["", "", record.why_not])
+    for name, value in record.ridge.items():
+        rows.append(["ridge", f"{value:.1f}", f"FLOPs/byte above which {name} is the limit"])
+    rows.append(["turning batch", *_batch_words(found)])
+    if record.utilisation is not None:
+        rows.append(["utilisation", f"{record.utilisation:.1%}",
+                     f"of {record.utilisation_of}, in {seconds(measured_s)} measured"])  # fmt: skip
+    table = plain_table(
+        [("time", "left"), ("of a run", "right"), ("", "left")],
+        [[Text(a), Text(b, "bold"), Text(c)] for a, b, c in rows],
+    )
+    table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
+    body: list[RenderableType] = [heading(title), table]
+    if record.unknown_ops:
+        body.append(Text(f"{counted(record.unknown_ops, 'op')} without a known time are left out."))
+    if record.partial_ops and record.basis == "roofline":
+        body.append(Text(f"{counted(record.partial_ops, 'op')}: arithmetic or traffic not known."))
+    return [*body, "", *_slowest(found, width, top)]
+
+
+def _error_words(error: ErrorRecord) -> str:
+    text = (
+        f"as {clean(error.conditions)}: median error {error.held_out_median:.0%}, nine in ten "
+        f"below {error.held_out_p90:.0%}, on architectures not seen ({error.models:,} models)"
+    )
+    if error.extrapolated:
+        text += f"; measured at batch {error.measured_batch}, so here the error is not known"
+    return text
+
+
+def _bound_words(record: TimingRecord) -> str:
+    total = record.roofline_s or 0.0
+    if not total:
+        return "nothing is known" if record.roofline_s is None else "nothing runs"
+    shares = [
+        f"{record.seconds_by_bound[name] / total:.0%} {name}"
+        for name in BOUNDS
+        if record.seconds_by_bound[name]
+    ]
+    return f"every op from memory and back at peak; bound by {', '.join(shares)}"
+
+
+def _batch_words(found: Timing) -> tuple[str, str]:
+    if not found.batch or found.roofline.unknown:
+        return "?", "at which it turns compute-bound is not known"
+    if found.turning_batch is None:
+        return "never", "half of the bound's time is compute at no batch size"
+    return f"{found.turning_batch:,}", "from here on half of the bound's time is compute"
+
+
+def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]:
+    rows = list(zip(found.tasks, found.task_seconds, found.roofline.ops, strict=True))
+    known = [row for row in rows if row[1]]
+    known.sort(key=lambda row: -(row[1] or 0.0))
+    shown = known if top is None else known[:top]
+    total = found.time_s or 1.0
+    cells = [
+        [
+            shorten(task.work.name, max(width - 58, 16)), shorten(task.work.kind, 16),
+            seconds(time), f"{(time or 0.0) / total:.0%}", bound.bound or "-", bound.rated or "-",
+        ]
+        for task, time, bound in shown
+    ]  # fmt: skip
+    many = f": {len(shown)} of {len(known):,}" if len(shown) < len(known) else ""
+    columns = [("op", "left"), ("kind", "left"), ("time", "right"), ("", "right"),
+               ("bound", "left"), ("rated as", "left")]  # fmt: skip
+    return [heading(f"Slowest ops{many}"), plain_table(columns, cells)]
+
+
+def seconds(value: float | None) -> str:
+    """A time with a unit that suits it.
+
+    Example:
+        >>> seconds(57.1e-6), seconds(0.0123), seconds(2.5), seconds(0.0), seconds(None)
+        ('57.1 us', '12.3 ms', '2.5 s', '0 s', '?')
+    """
+    if value is None:
+        return "?"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
+        if value >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return "0 s" if value == 0 else f"{value:.3g} s"
+
+
+def op_times(found: Timing | None, count: int) -> Sequence[tuple[float | None, str | None]]:
+    """Time and bound for each of the graph's ops; all unknown without a device."""
+    if found is None:
+        return [(None, None)] * count
+    return found.op_times

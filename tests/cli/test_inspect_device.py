@@ -1,0 +1,117 @@
+"""`peakfold inspect --device`."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from tests.conftest import ROOT
+
+from .conftest import Call, error_line
+
+FC = (
+    "peakfold-graph 1\ninput x: float32[1,4096]\nparameter w: float32[4096,1000]\n"
+    "y: float32[1,1000] = matmul(x, w)\noutput y\n"
+)
+
+
+@pytest.fixture
+def fc(tmp_path: Path) -> Path:
+    path = tmp_path / "fc.pf"
+    path.write_text(FC, "utf-8")
+    return path
+
+
+@pytest.mark.req("R79", "R77")
+def test_time_and_bound_in_text_and_json(call: Call, fc: Path) -> None:
+    text = " ".join(
+        call("inspect", fc, "--device", "t4", "--measured", "0.0001").stdout.split()
+    )  # fmt: skip
+    assert "Time on NVIDIA T4" in text
+    assert "54.68 us" in text
+    assert "100% memory" in text
+    assert "roofline only: no measurements of this device" in text
+    assert "58 from here on half" in text
+    document = json.loads(
+        call("inspect", fc, "--device", "t4", "--measured", "0.0001", "--json").stdout
+    )
+    schema = json.loads((ROOT / "docs/schema/inspect.json").read_text("utf-8"))
+    jsonschema.validate(document, schema)
+    seconds = 16_404_384 / 3e11
+    assert document["totals"]["time_s"] == pytest.approx(seconds)
+    assert [(op["time_s"], op["bound"]) for op in document["ops"]] == [
+        (pytest.approx(seconds), "memory")
+    ]
+    timing = document["timing"]
+    assert (timing["basis"], timing["bound"], timing["error"]) == ("roofline", "memory", None)
+    assert (timing["turning_batch"], timing["ridge"]) == (58, {"vector float32": 27.0})
+    assert timing["utilisation"] == pytest.approx(8_192_000 / 0.0001 / 8.1e12)
+    assert timing["utilisation_of"] == "vector float32"
+
+
+def test_without_a_device_no_time_is_told(call: Call, fc: Path) -> None:
+    document = json.loads(call("inspect", fc, "--json").stdout)
+    assert document["timing"] is None
+    assert document["totals"]["time_s"] is None
+    assert {op["time_s"] for op in document["ops"]} == {None}
+    assert "Time on" not in call("inspect", fc).stdout
+
+
+def test_an_estimate_shows_its_error(call: Call, fc: Path) -> None:
+    args = ("inspect", fc, "--device", "rtx-4090:compiled")
+    text = " ".join(call(*args).stdout.split())
+    assert "median error" in text
+    assert "on architectures not seen" in text
+    assert "so here the error is not known" in text  # batch 1
+    timing = json.loads(call(*args, "--json").stdout)["timing"]
+    assert (timing["basis"], timing["precision"]) == ("fitted", "float16")
+    assert timing["error"]["fit"] == "compiled"
+    assert timing["error"]["extrapolated"] is True
+    assert 0 < timing["error"]["held_out_median"] < timing["error"]["held_out_p90"]
+    assert timing["time_s"] > 0
+    assert timing["roofline_s"] == pytest.approx(8_202_192 / 1008e9)
+
+
+def test_the_plot_is_written_as_its_name_says(call: Call, fc: Path, tmp_path: Path) -> None:
+    assert call("inspect", fc, "--device", "t4", "--roofline", tmp_path / "r.svg").exit_code == 0
+    ET.fromstring((tmp_path / "r.svg").read_text("utf-8"))
+    assert call("inspect", fc, "--device", "t4", "--roofline", tmp_path / "r.png").exit_code == 0
+    assert (tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
+    piped = call("inspect", fc, "--device", "t4", "--roofline", "-").stdout
+    ET.fromstring(piped)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--device", "toaster"), "no device 'toaster'"),
+        (("--device", "t4:eager"), "no latency model 'eager'"),
+        (("--device", "t4", "--precision", "fp16"), "no element type 'fp16'"),
+        (("--device", "none.toml"), "cannot be read"),
+        (("--precision", "float16"), "a time needs a device"),
+        (("--measured", "1"), "a time needs a device"),
+        (("--roofline", "r.svg"), "a roofline is that of a device"),
+        (("--device", "esp32-s3", "--measured", "1"), "no peak"),
+        (("--device", "esp32-s3", "--roofline", "r.svg"), "bandwidth is not known"),
+    ],
+)
+def test_mistakes_are_one_line(
+    call: Call, fc: Path, flags: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fc.parent)
+    result = call("inspect", fc, *flags)
+    assert result.exit_code == 2
+    assert message in error_line(result.stderr)
+    assert not Path("r.svg").exists()
+
+
+def test_a_device_of_which_little_is_known_says_so(call: Call, fc: Path) -> None:
+    text = " ".join(call("inspect", fc, "--device", "esp32-s3").stdout.split())
+    assert "nothing is known" in text
+    assert "1 op without a known time" in text
+    timing = json.loads(call("inspect", fc, "--device", "esp32-s3", "--json").stdout)["timing"]
+    assert (timing["time_s"], timing["unknown_ops"]) == (None, 1)
