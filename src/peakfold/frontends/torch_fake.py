@@ -7,6 +7,7 @@ attributes, registered hooks) happens to the copy and never to the user's model.
 from __future__ import annotations
 
 import copy
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,11 +42,9 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
         return mode.from_tensor(tensor)
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return mode.from_tensor(tensor)
-    # A fresh mode of the caller's may be active: it must not see this.
-    with torch._C._DisableTorchDispatch():
-        empty = torch.empty_strided(
-            tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
-        )
+    empty = torch.empty_strided(
+        tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
+    )
     made: torch.Tensor = FakeTensor(mode, empty, _CPU)
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
@@ -170,7 +169,7 @@ def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
     The fused inference path of attention modules is off (its arithmetic is the same, its
     operators are not), random generators are put back, gradients are not recorded.
     """
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, quiet = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     python_state = random.getstate()
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
@@ -178,8 +177,10 @@ def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
         if on_cpu:
             stack.enter_context(_OnCpu())
         torch.backends.mha.set_fastpath_enabled(False)
+        logging.disable(logging.CRITICAL)  # export logs what the error says again
         try:
             yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
+            logging.disable(quiet)
             random.setstate(python_state)

@@ -15,14 +15,18 @@ Three routes, chosen by name and said in the graph's notes:
 from __future__ import annotations
 
 import inspect
+import io
+import sys
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
@@ -100,7 +104,15 @@ def capture(
         raise UsageError(f"unknown route {route!r}", hint=f"known: {', '.join(get_args(Route))}")
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{type(module).__name__!r} is no torch module")
-    args, kwargs = tuple(args), dict(kwargs or {})
+    with _disable_current_modes():  # a fake or meta mode of the caller's
+        return _captured(module, tuple(args), dict(kwargs or {}), (dynamic, dims, shapes), route)
+
+
+def _captured(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    given: tuple[Any, Any, Any], route: Route,
+) -> Graph:  # fmt: skip
+    dynamic, dims, shapes = given
     names = input_names(module, args, kwargs)
     if dims or shapes or dynamic:
         sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
@@ -135,23 +147,30 @@ def input_names(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """Names of the tensors among the arguments: the parameter of `forward`, then the path."""
-    try:
-        formals = [p.name for p in inspect.signature(module.forward).parameters.values()
-                   if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]  # fmt: skip
-    except (TypeError, ValueError):
-        formals = []
+    formals, rest = _formals(module)
     names: dict[str, None] = {}
     for path, leaf in tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
         if isinstance(leaf, torch.Tensor):
             keys = [getattr(key, "idx", getattr(key, "key", "")) for key in path]
-            names[".".join(map(str, (_called(keys[1], formals), *keys[2:])))] = None
+            names[".".join(map(str, (_called(keys[1], formals, rest), *keys[2:])))] = None
     return tuple(names)
 
 
-def _called(key: int | str, formals: Sequence[str]) -> str:
+def _formals(module: torch.nn.Module) -> tuple[list[str], str]:
+    """Names of the positional parameters of `forward`, and of the one that takes the rest."""
+    try:
+        given = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return [], "arg"
+    rest = next((p.name for p in given if p.kind is p.VAR_POSITIONAL), "arg")
+    names = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return names, rest
+
+
+def _called(key: int | str, formals: Sequence[str], rest: str) -> str:
     if isinstance(key, str):
         return key
-    return formals[key] if key < len(formals) else f"arg{key}"
+    return formals[key] if key < len(formals) else f"{rest}_{key - len(formals)}"
 
 
 def _sizes(
@@ -206,13 +225,15 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     tracker = ScopeTracker(copied)
     with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        said = io.StringIO()  # a failing export prints its program: the error says enough
         try:
-            with tracker:
+            with tracker, redirect_stderr(said):
                 program = torch.export.export(copied, args, kwargs, strict=False)
         except PeakfoldError:
             raise
         except Exception as error:
             raise _failure(module, tracker, error, "export") from None
+        sys.stderr.write(said.getvalue())
         return read_program(program, type(module).__name__)
 
 
@@ -243,6 +264,8 @@ def _traced(
     return builder.finish(type(module).__name__, outputs, "torch")
 
 
+_BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
+            "DynamicOutputShapeException")  # fmt: skip
 _OWN = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
 
@@ -261,8 +284,11 @@ def _failure(
         "trace": 'return an Example with route="run", with real inputs',
         "run": "the module fails on its own example inputs",
     }
+    why = type(error).__name__
+    if why in _BY_DATA:
+        why = "its control flow depends on the values of a tensor"
     return ModelError(
-        f"the {route} capture failed: {type(error).__name__}: {said.strip()[:300]}",
+        f"the {route} capture failed: {why}: {said.strip()[:200]}",
         where=", ".join(filter(None, (f"module {path!r}", line))),
         hint=hints[route],
     )
