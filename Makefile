@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint tests bounds wheel trace bench clean
+.PHONY: bench-cost demo test lint tests bounds wheel trace bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -50,6 +50,17 @@ trace: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_scale.py
 	$(BIN)/python benchmarks/bench_models.py
+
+# MACs and parameters of torchvision and timm models against a recount; an environment of its own.
+build/zoo/.ready:
+	$(PYTHON) -m venv build/zoo
+	build/zoo/bin/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1 timm==1.0.31 -e .
+	touch $@
+
+bench-cost: build/zoo/.ready
+	build/zoo/bin/python benchmarks/bench_cost.py --only torchvision
+	build/zoo/bin/python benchmarks/bench_cost.py --only timm --route trace
+	build/zoo/bin/python benchmarks/bench_cost.py --table
 
 clean:
 	rm -rf $(VENV) build dist peakfold-demo

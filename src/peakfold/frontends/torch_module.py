@@ -104,25 +104,17 @@ def capture(
         raise UsageError(f"unknown route {route!r}", hint=f"known: {', '.join(get_args(Route))}")
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{type(module).__name__!r} is no torch module")
-    with _disable_current_modes():  # a fake or meta mode of the caller's
-        return _captured(module, tuple(args), dict(kwargs or {}), (dynamic, dims, shapes), route)
-
-
-def _captured(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
-    given: tuple[Any, Any, Any], route: Route,
-) -> Graph:  # fmt: skip
-    dynamic, dims, shapes = given
+    args, kwargs = tuple(args), dict(kwargs or {})
     names = input_names(module, args, kwargs)
-    if dims or shapes or dynamic:
-        sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
-        args, kwargs = _resized(args, kwargs, names, sizes)
-    notes = _notes(module, route)
-    if route == "export":
-        graph = _exported(module, args, kwargs)
-    else:
-        graph = _traced(module, args, kwargs, names, real=route == "run")
-    return with_notes(graph, notes)
+    with _disable_current_modes():  # a fake mode of the caller's
+        if dims or shapes or dynamic:
+            sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
+            args, kwargs = _resized(args, kwargs, names, sizes)
+        if route == "export":
+            graph = _exported(module, args, kwargs)
+        else:
+            graph = _traced(module, args, kwargs, names, real=route == "run")
+    return with_notes(graph, _notes(module, route))
 
 
 def _notes(module: torch.nn.Module, route: Route) -> list[str]:
