@@ -4,7 +4,8 @@ In this order, each only while the height is above the bound (or the capacity):
 
 1. greedy planners in plain Python; small problems mostly end here and never import numba;
 2. compiled first fit in many orders, for problems with thousands of buffers;
-3. the exact search: at the capacity, at the bound, then between the bound and the best.
+3. the exact search: at the capacity, at the bound, then between the bound and the best;
+4. for pieces of partial height, which it does not take, a walk through orders of first fit.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def pack(
         return _result(state)
     state.offer(STRATEGIES["by-size"](problem), "by-size") if _small(problem) else None
     try:
-        for stage in (_greedy, _fast, _exact):
+        for stage in (_greedy, _fast, _exact, _partial):
             if not state.done and not (state.expired() and state.offsets is not None):
                 stage(state)
     except KeyboardInterrupt:
@@ -229,6 +230,20 @@ def _exact(state: _Search) -> None:
             state.raise_bound((target // model.unit + 1) * model.unit)
         if state.done or state.expired():
             return
+
+
+def _partial(state: _Search) -> None:
+    """A walk through orders, where pieces do not cover the height of their buffers."""
+    problem = state.problem
+    if problem.plain or problem.conflicts is not None:
+        return
+    from peakfold.packing.model import can_model
+    from peakfold.packing.wander import wander
+
+    if not can_model(problem):
+        wander(
+            problem, state.bound, state.offer, lambda: state.done or state.expired(), state.seed
+        )  # fmt: skip
 
 
 def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int]]:
