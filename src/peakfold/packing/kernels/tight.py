@@ -29,37 +29,42 @@ from peakfold.packing.kernels.jit import kernel
 
 
 @kernel
-def sort_members(s, begin, stop, above):  # type: ignore[no-untyped-def]
-    """Fill `pending` with the buffers of a section that start higher than `above`, lowest first."""
-    pending, count = s[PENDING], 0
+def sort_members(s, begin, stop, end):  # type: ignore[no-untyped-def]
+    """Fill `pending` with the buffers of a section that can start below `end`, lowest first."""
+    pending = s[PENDING]
+    last = pending
     for i in range(begin, stop):
         c = s[i]
         low = s[VARS + c]
-        if low > above:
-            j = pending + count
+        if low < end:
+            j = last
             while j > pending and s[VARS + s[j - 1]] > low:
                 s[j] = s[j - 1]
                 j -= 1
             s[j] = c
-            count += 1
-    return count
+            last += 1
+    return last
 
 
 @kernel
-def room_above(g, s, count, limit):  # type: ignore[no-untyped-def]
-    """Whether the buffers of a section that start at v or above fit between v and the capacity.
+def room_above(g, s, begin, stop, rest):  # type: ignore[no-untyped-def]
+    """Whether the buffers of a section that start at v or above fit below the capacity, for all v.
 
-    For every v that is the `low` of one of them; up to `limit` they fit, all rest included.
+    Those of total size x fit above any v up to ``capacity - x``, so only the ones that start
+    higher can fail. They are fewer, of less total size, and so on: until none is left, or until
+    they stay the same and fail.
     """
-    pending, size, total = s[PENDING], g[SIZE], 0
-    for j in range(pending + count - 1, pending - 1, -1):
-        low = s[VARS + s[j]]
-        if low <= limit:
+    size, capacity, total = g[SIZE], s[CAPACITY], rest
+    while True:
+        before, limit, total = total, capacity - total, 0
+        for i in range(begin, stop):
+            c = s[i]
+            if s[VARS + c] > limit:
+                total += g[size + c]
+        if total == 0:
             return True
-        total += g[size + s[j]]
-        if low + total > s[CAPACITY]:
+        if total == before:
             return False
-    return True
 
 
 @kernel
@@ -102,31 +107,29 @@ def next_sum(s, start):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def reach_sums(g, s, log, count, least):  # type: ignore[no-untyped-def]
-    """Lift the buffers in `pending` to offsets that stacks of the others can reach.
+def reach_sums(g, s, log, begin, stop, least):  # type: ignore[no-untyped-def]
+    """Lift the buffers of a section to offsets that stacks of the others can reach.
 
     Where the rest of a section fills all that is left of it, it is one stack without gaps from
     `least` up: every offset is a sum of sizes. Taken by `low`, each buffer extends the stacks
     that reach at least its `low`; a stack without gaps can be sorted that way and stays one.
     Only the next ``64 * WORDS`` units are looked at: further up nearly every offset is a sum.
     """
-    pending, sums, size, end = s[PENDING], s[SUMS], g[SIZE], least + 64 * WORDS
+    sums, size, end = s[SUMS], g[SIZE], least + 64 * WORDS
     for w in range(sums, sums + WORDS):
         s[w] = 0
     s[sums] = 1
-    kept = 0
-    for j in range(pending, pending + count):
+    kept = s[COST]
+    for j in range(s[PENDING], sort_members(s, begin, stop, end)):
         c = s[j]
         low = s[VARS + c]
-        if low >= end:
-            break
         if low + g[size + c] < end:
             add_size(s, low - least, g[size + c])
         if low > least:
-            s[s[COST] + kept] = c
+            s[kept] = c
             kept += 1
     # `lift` leaves `cost` alone, but it may raise buffers listed there.
-    for j in range(s[COST], s[COST] + kept):
+    for j in range(s[COST], kept):
         d = s[j]
         x = s[VARS + d] - least
         missed = x < 64 * WORDS and (s[sums + (x >> 6)] >> (x & 63)) & 1 == 0
@@ -142,12 +145,12 @@ def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
     stop = begin + s[s[COUNT] + t]
     if begin == stop:
         return True
-    limit, least = s[CAPACITY] - s[s[REST] + t], s[s[FLOOR] + t]
-    tight = stacks != 0 and limit == least
-    count = sort_members(s, begin, stop, -1 if tight else limit)
-    if not room_above(g, s, count, limit):
+    rest, least = s[s[REST] + t], s[s[FLOOR] + t]
+    if not room_above(g, s, begin, stop, rest):
         return False
-    return not tight or reach_sums(g, s, log, count, least)
+    if stacks == 0 or s[CAPACITY] - rest > least:
+        return True
+    return reach_sums(g, s, log, begin, stop, least)
 
 
 @kernel
