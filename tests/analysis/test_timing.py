@@ -181,6 +181,36 @@ def test_an_estimate_is_the_sum_of_its_terms() -> None:
     assert seconds == pytest.approx(5e-6 + 1e-12 * 576 + 3e-12 * 2 * work + 2e-12 * 9 * work)
 
 
+def test_what_an_estimate_goes_to_is_its_largest_term() -> None:
+    tasks = tasks_of(FC, cost_of(FC))
+    small, large = fit(launch=1.0), fit(launch=1e-12)
+    assert estimate(tasks, small).bounds == ("launch",)
+    assert estimate(tasks, large).bounds == ("compute",)  # 2 ps a MAC, 1 ps a weight
+    assert estimate(tasks, fit(launch=1e-12, weight=3e-12)).bounds == ("memory",)
+    found = on(FC, device_with(small))
+    assert found.op_times == ((found.time_s, "launch"),)
+    assert found.roofline.bound == "memory"
+
+
+@pytest.mark.req("R75")
+def test_the_host_link_is_told_beside_the_time() -> None:
+    found = on(FC, T4)
+    assert found.transfer_s == pytest.approx(4 * (4096 + 1000) / 15.75e9)
+    assert on(FC, load_device("apple-m2")).transfer_s is None
+
+
+def test_batches_of_a_file_are_swept_from_one_sample() -> None:
+    (point,) = on(fully_connected(4), T4).sweep([16])
+    assert point.time_s == pytest.approx((16_384_000 + 16 * 20_384) / 3e11)
+    with pytest.raises(UsageError, match="below 1"):
+        on(FC, T4).sweep([0])
+    open_batch = parse_graph(
+        "peakfold-graph 1\ninput x: float32[n,4]\ny: float32[n,4] = relu(x)\noutput y"
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="how many samples"):
+        on(open_batch, T4).sweep([1])
+
+
 def test_views_cost_nothing_and_unknown_ops_are_counted() -> None:
     graph = parse_graph(
         "peakfold-graph 1\ninput x: float32[4,4]\nv: float32[16] = reshape(x)\n"

@@ -47,10 +47,22 @@ def test_time_and_bound_in_text_and_json(call: Call, fc: Path) -> None:
         (pytest.approx(seconds), "memory")
     ]
     timing = document["timing"]
+    assert timing["transfer_s"] == pytest.approx(4 * 5096 / 15.75e9)
     assert (timing["basis"], timing["bound"], timing["error"]) == ("roofline", "memory", None)
     assert (timing["turning_batch"], timing["ridge"]) == (58, {"vector float32": 27.0})
     assert timing["utilisation"] == pytest.approx(8_192_000 / 0.0001 / 8.1e12)
     assert timing["utilisation_of"] == "vector float32"
+
+
+def test_batch_sizes_are_swept(call: Call, fc: Path) -> None:
+    args = ("inspect", fc, "--device", "t4", "--batches", "1,16,256")
+    assert "Batch sizes" in call(*args).stdout
+    sweep = json.loads(call(*args, "--json").stdout)["timing"]["sweep"]
+    assert [row["batch"] for row in sweep] == [1, 16, 256]
+    assert [row["roofline_s"] for row in sweep] == pytest.approx(
+        [16_404_384 / 3e11, (16_384_000 + 16 * 20_384) / 3e11, 256 * 8_192_000 / 8.1e12]
+    )
+    assert [row["compute_share"] for row in sweep] == [0.0, 0.0, 1.0]
 
 
 def test_without_a_device_no_time_is_told(call: Call, fc: Path) -> None:
@@ -94,6 +106,10 @@ def test_the_plot_is_written_as_its_name_says(call: Call, fc: Path, tmp_path: Pa
         (("--device", "none.toml"), "cannot be read"),
         (("--precision", "float16"), "a time needs a device"),
         (("--measured", "1"), "a time needs a device"),
+        (("--batches", "1"), "a time needs a device"),
+        (("--device", "t4", "--batches", "1,0"), "are not numbers from 1 on"),
+        (("--device", "t4", "--batches", "many"), "are not numbers from 1 on"),
+        (("--device", "esp32-s3", "--batches", "1"), "have no time on this device"),
         (("--roofline", "r.svg"), "a roofline is that of a device"),
         (("--device", "esp32-s3", "--measured", "1"), "no peak"),
         (("--device", "esp32-s3", "--roofline", "r.svg"), "bandwidth is not known"),

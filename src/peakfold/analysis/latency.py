@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peakfold.analysis.roofline import Bound
 from peakfold.analysis.works import Task
 from peakfold.device import Latency
 
@@ -25,12 +26,14 @@ class Estimate:
     Attributes:
         fit: constants, conditions and their error.
         ops: seconds of each op; `None` = not known.
+        bounds: which of an op's terms is the largest; `None` for views and unknown ops.
         time_s: their sum; `None` when no op's time is known.
         unknown: ops that are missing from the sum.
     """
 
     fit: Latency
     ops: tuple[float | None, ...]
+    bounds: tuple[Bound | None, ...]
     time_s: float | None
     unknown: int
 
@@ -42,25 +45,36 @@ def estimate(tasks: Sequence[Task], fit: Latency) -> Estimate:
         tasks: the ops, in order.
         fit: of the device.
     """
-    times = tuple(_op_seconds(task, fit) for task in tasks)
+    terms = [_terms(task, fit) for task in tasks]
+    times = tuple(None if parts is None else sum(parts.values()) for parts in terms)
     known = [time for time in times if time is not None]
     return Estimate(
         fit=fit,
         ops=times,
+        bounds=tuple(_largest(parts) for parts in terms),
         time_s=sum(known) if known or not times else None,
         unknown=len(times) - len(known),
     )
 
 
-def _op_seconds(task: Task, fit: Latency) -> float | None:
-    """One op; what moves nothing is a view and takes no time."""
+def _largest(parts: dict[Bound, float] | None) -> Bound | None:
+    if not parts:
+        return None
+    most, _ = max(parts.items(), key=lambda part: part[1])
+    return most
+
+
+def _terms(task: Task, fit: Latency) -> dict[Bound, float] | None:
+    """An op's seconds by what they go to; nothing for a view, `None` when it is not known."""
     work = task.work
     if work.macs is None or task.elements is None:
         return None
     if not work.macs and not task.elements:
-        return 0.0
+        return {}
     moving = fit.memory.get(task.group, fit.memory["elementwise"])
-    seconds = fit.launch + fit.weight * task.weights + moving * task.elements
-    if work.macs:
-        seconds += fit.compute.get(task.group, fit.compute["matmul"]) * work.macs
-    return seconds * work.runs
+    computing = fit.compute.get(task.group, fit.compute["matmul"])
+    return {
+        "compute": computing * work.macs * work.runs,
+        "memory": (moving * task.elements + fit.weight * task.weights) * work.runs,
+        "launch": fit.launch * work.runs,
+    }

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from peakfold.analysis.cost import Cost
 from peakfold.analysis.latency import Estimate, estimate
-from peakfold.analysis.roofline import Bound, Roofline, roofline, turning_batch
+from peakfold.analysis.roofline import (
+    BatchPoint,
+    Bound,
+    Roofline,
+    Work,
+    roofline,
+    sweep,
+    turning_batch,
+)
 from peakfold.analysis.works import Task, tasks_of
 from peakfold.device import Device, Latency
 from peakfold.errors import UsageError
@@ -29,6 +38,7 @@ class Timing:
         estimate: from fitted constants; `None` = roofline only.
         why_not: why there is no estimate; empty when there is one.
         batch: samples in the run; `None` = not known.
+        boundary_bytes: inputs and outputs of the run; `None` = not known.
         precision: element type that floating-point ops are taken to run in; `None` = their own.
     """
 
@@ -39,6 +49,7 @@ class Timing:
     estimate: Estimate | None
     why_not: str
     batch: int | None
+    boundary_bytes: int | None
     precision: str | None
 
     @property
@@ -66,19 +77,33 @@ class Timing:
         own, measured = self.batch or 1, self.estimate.fit.batch
         return own * _NEAR < measured or own > measured * _NEAR
 
+    @property
+    def transfer_s(self) -> float | None:
+        """Seconds that inputs and outputs take over the host link, beside `time_s` (R75)."""
+        link = self.device.host_link
+        if link is None or self.boundary_bytes is None:
+            return None
+        return self.boundary_bytes / link.value
+
+    @property
+    def task_bounds(self) -> tuple[Bound | None, ...]:
+        """What limits every task, from the same model as `time_s`."""
+        if self.estimate is not None:
+            return self.estimate.bounds
+        return tuple(op.bound for op in self.roofline.ops)
+
     @cached_property
     def op_times(self) -> tuple[tuple[float | None, Bound | None], ...]:
         """Seconds and bound of every op of the graph; an op with bodies has those of its tasks."""
         spent: list[float | None] = [None] * self.ops
         most: list[tuple[float, Bound | None]] = [(-1.0, None)] * self.ops
         for task, bound, seconds in zip(
-            self.tasks, self.roofline.ops, self.task_seconds, strict=True
+            self.tasks, self.task_bounds, self.task_seconds, strict=True
         ):
             if seconds is not None:
                 spent[task.owner] = (spent[task.owner] or 0.0) + seconds
-            weight = bound.time_s or 0.0
-            if weight > most[task.owner][0]:
-                most[task.owner] = (weight, bound.bound)
+                if seconds > most[task.owner][0]:
+                    most[task.owner] = (seconds, bound)
         return tuple((time, bound) for time, (_, bound) in zip(spent, most, strict=True))
 
     @cached_property
@@ -89,8 +114,23 @@ class Timing:
         """
         if not self.batch or self.roofline.unknown:
             return None
-        single = [task.work.batched(1 / self.batch) for task in self.tasks]
-        return turning_batch(single, self.device)
+        return turning_batch(self._single, self.device)
+
+    def sweep(self, batches: Iterable[int]) -> tuple[BatchPoint, ...]:
+        """The bound at other batch sizes.
+
+        Raises:
+            UsageError: a batch below 1, or the run's batch or an op's time is not known.
+        """
+        if not self.batch:
+            hint = "pass --batch N"
+            raise UsageError("how many samples a run has is not known", hint=hint)
+        return sweep(self._single, self.device, batches)
+
+    @property
+    def _single(self) -> list[Work]:
+        """The ops at one sample."""
+        return [task.work.batched(1 / (self.batch or 1)) for task in self.tasks]
 
 
 def timing(graph: Graph, cost: Cost, device: Device, *, precision: str | None = None) -> Timing:
@@ -127,8 +167,15 @@ def timing(graph: Graph, cost: Cost, device: Device, *, precision: str | None = 
         device=device, ops=len(graph.ops), tasks=tasks,
         roofline=roofline([task.work for task in tasks], device),
         estimate=None if fit is None else estimate(tasks, fit),
-        why_not=why_not, batch=cost.batch, precision=precision,
+        why_not=why_not, batch=cost.batch, boundary_bytes=_boundary(graph), precision=precision,
     )  # fmt: skip
+
+
+def _boundary(graph: Graph) -> int | None:
+    """Bytes that come in before a run and leave after it."""
+    sizes = [graph.by_name[name] for name in (*graph.inputs, *graph.outputs)]
+    found = [tensor.nbytes for tensor in sizes if not tensor.role.static]
+    return None if None in found else sum(size or 0 for size in found)
 
 
 def _fit(

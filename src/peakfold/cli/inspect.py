@@ -89,6 +89,11 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Time of a run as you measured it: how much of the device's peak it reached.",
 )
+@click.option(
+    "--batches",
+    metavar="N,...",
+    help="Batch sizes to tell the bound on the device at, such as 1,8,64.",
+)
 @click.option("--roofline", metavar="FILE", help="Write the roofline plot: .svg, or .png.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
 @click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
@@ -127,6 +132,7 @@ def command(  # one parameter a flag
             load(model, Bindings.parse(dims, shapes)), target=flags["target"],
             fold=not flags["no_fold"], fold_weights=flags["fold_weights"],
             device=flags["device"], precision=flags["precision"], measured_s=flags["measured"],
+            batches=parse_batches(flags["batches"]),
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
         )  # fmt: skip
     if as_json:
@@ -166,6 +172,20 @@ def parse_trips(words: tuple[str, ...]) -> dict[str, int]:
             raise UsageError(f"--trips {word!r} is not NAME=N")
         found[name] = int(number)
     return found
+
+
+def parse_batches(words: str | None) -> tuple[int, ...]:
+    """Batch sizes from ``1,8,64``.
+
+    Raises:
+        UsageError: not numbers from 1 on.
+    """
+    if words is None:
+        return ()
+    parts = words.split(",")
+    if not all(part.strip().isdecimal() and int(part) for part in parts):
+        raise UsageError(f"--batches {words!r} are not numbers from 1 on, such as 1,8,64")
+    return tuple(int(part) for part in parts)
 
 
 def _contents(

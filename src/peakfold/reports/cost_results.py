@@ -33,6 +33,7 @@ class InspectReport:
         notes: what the front end could not understand.
         timing: time on the device that was named.
         measured_s: seconds of a run, as the caller measured them.
+        batches: batch sizes to tell the bound at.
     """
 
     model: ModelFacts
@@ -42,6 +43,7 @@ class InspectReport:
     notes: tuple[str, ...]
     timing: Timing | None = None
     measured_s: float | None = None
+    batches: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return self.to_text().rstrip()
@@ -70,7 +72,10 @@ class InspectReport:
             return []
         from peakfold.reports.timing_report import timing_part
 
-        return [*timing_part(self.timing, width=width, top=top, measured_s=self.measured_s), ""]
+        part = timing_part(
+            self.timing, width=width, top=top, measured_s=self.measured_s, batches=self.batches
+        )
+        return [*part, ""]
 
     def to_json(self, *, rate: float = 1.0) -> str:
         """The document that ``peakfold inspect --json`` prints."""
@@ -80,7 +85,7 @@ class InspectReport:
         return to_json(
             inspect_document(
                 self.model, self.breakdown, self.cost, self.unsupported, self.notes, rate,
-                self.timing, self.measured_s,
+                self.timing, self.measured_s, self.batches,
             )
         )  # fmt: skip
 

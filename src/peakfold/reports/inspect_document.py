@@ -28,7 +28,7 @@ from peakfold.reports.timing_report import op_times, timing_record
 def inspect_document(
     model: ModelFacts, found: Breakdown, cost: Cost, unsupported: Mapping[str, int],
     notes: Sequence[str], rate: float = 1.0, timing: Timing | None = None,
-    measured_s: float | None = None,
+    measured_s: float | None = None, batches: Sequence[int] = (),
 ) -> InspectDocument:  # fmt: skip
     """The output of ``inspect --json``.
 
@@ -41,6 +41,7 @@ def inspect_document(
         rate: samples per second that the bandwidth is asked for.
         timing: of the same graph, when a device was named.
         measured_s: seconds of a run, for the utilisation.
+        batches: batch sizes to tell the bound at.
     """
     times = op_times(timing, len(cost.ops))
     return InspectDocument(
@@ -60,7 +61,7 @@ def inspect_document(
             _op(account, op, time_s, bound)
             for account, op, (time_s, bound) in zip(found.ops, cost.ops, times, strict=True)
         ],
-        timing=None if timing is None else timing_record(timing, measured_s),
+        timing=None if timing is None else timing_record(timing, measured_s, batches),
         scopes=[_group(name, total) for name, total in cost.by_scope().items()],
         kinds=[_group(name, total) for name, total in cost.by_kind().items()],
         unsupported=_kinds(unsupported),

@@ -63,6 +63,7 @@ def inspect(
     device: str | Device | None = None,
     precision: str | None = None,
     measured_s: float | None = None,
+    batches: tuple[int, ...] = (),
     **options: Any,  # noqa: ANN401 - the fields of CostOptions, checked below
 ) -> InspectReport:
     """What a model costs, and where its memory goes, by role and by op.
@@ -78,6 +79,7 @@ def inspect(
         device: a preset's name, a ``.toml`` file or a `Device`: also say how long a run takes.
         precision: element type that floating-point ops are taken to run in on the device.
         measured_s: seconds of a run, measured, for the utilisation of the device.
+        batches: batch sizes to tell the bound on the device at.
         options: fields of `peakfold.analysis.CostOptions`.
 
     Raises:
@@ -99,18 +101,15 @@ def inspect(
         folded=len(loaded.graph.ops) - len(graph.ops),
     )
     strangers = {kind: n for kind, n in unsupported(graph).items() if kind not in table}
-    taken = _timing(graph, counts, device, precision, measured_s)
-    return InspectReport(facts, found, counts, strangers, graph.notes, taken, measured_s)
+    if device is None and (precision is not None or measured_s is not None or batches):
+        raise UsageError("a time needs a device", hint="name one: --device t4")
+    taken = None if device is None else _timing(graph, counts, device, precision)
+    return InspectReport(facts, found, counts, strangers, graph.notes, taken, measured_s, batches)
 
 
 def _timing(
-    graph: Graph, counts: Cost, device: str | Device | None, precision: str | None,
-    measured_s: float | None,
-) -> Timing | None:  # fmt: skip
-    if device is None:
-        if precision is not None or measured_s is not None:
-            raise UsageError("a time needs a device", hint="name one: --device t4")
-        return None
+    graph: Graph, counts: Cost, device: str | Device, precision: str | None
+) -> Timing:  # fmt: skip
     from peakfold.analysis.timing import timing
 
     chip = load_device(device) if isinstance(device, str) else device

@@ -29,6 +29,17 @@ class ErrorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRow:
+    """The bound at one batch size: of the batch, a sample's share, and what it goes to."""
+
+    batch: int
+    roofline_s: float
+    per_sample_s: float
+    compute_share: float
+    intensity: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRecord:
     """Time of one run on a device.
 
@@ -41,6 +52,8 @@ class TimingRecord:
             arithmetic or traffic that is not known.
         seconds_by_bound: the bound's seconds by what limits the op.
         ridge: operations a byte, by engine and element type used.
+        transfer_s: what inputs and outputs take over the host link, not part of `time_s`.
+        sweep: the bound at the batch sizes that were asked for.
         turning_batch: the smallest batch at which compute-bound ops take half of the bound.
         utilisation: of the peak of `utilisation_of`, given a measured time.
     """
@@ -58,17 +71,27 @@ class TimingRecord:
     partial_ops: int
     seconds_by_bound: dict[str, float]
     ridge: dict[str, float]
+    transfer_s: float | None
     turning_batch: int | None
+    sweep: list[SweepRow]
     measured_s: float | None
     utilisation: float | None
     utilisation_of: str | None
 
 
-def timing_record(found: Timing, measured_s: float | None = None) -> TimingRecord:
+def timing_record(
+    found: Timing, measured_s: float | None = None, batches: Sequence[int] = ()
+) -> TimingRecord:
     """The JSON record.
 
+    Args:
+        found: the timing.
+        measured_s: seconds of a run, for the utilisation.
+        batches: batch sizes to tell the bound at.
+
     Raises:
-        UsageError: a measured time that is not above 0, or without any known peak.
+        UsageError: a measured time that is not above 0, or without any known peak; a batch
+            below 1, or the bound at other batches cannot be told.
     """
     fit = found.estimate.fit if found.estimate is not None else None
     error = None
@@ -94,7 +117,18 @@ def timing_record(found: Timing, measured_s: float | None = None) -> TimingRecor
         partial_ops=found.roofline.partial,
         seconds_by_bound={name: found.roofline.seconds[name] for name in BOUNDS},
         ridge=_ridges(found),
+        transfer_s=found.transfer_s,
         turning_batch=found.turning_batch,
+        sweep=[
+            SweepRow(
+                batch=point.batch,
+                roofline_s=point.time_s,
+                per_sample_s=point.per_sample_s,
+                compute_share=point.compute_share,
+                intensity=point.intensity,
+            )
+            for point in (found.sweep(batches) if batches else ())
+        ],
         measured_s=measured_s,
         utilisation=None if used is None else used[0],
         utilisation_of=None if used is None else used[1],
@@ -114,10 +148,11 @@ def _ridges(found: Timing) -> dict[str, float]:
 
 
 def timing_part(
-    found: Timing, *, width: int, top: int | None = _SLOWEST, measured_s: float | None = None
-) -> list[RenderableType]:
+    found: Timing, *, width: int, top: int | None = _SLOWEST, measured_s: float | None = None,
+    batches: Sequence[int] = (),
+) -> list[RenderableType]:  # fmt: skip
     """Time of the whole and of the slowest ops, with what the figures rest on."""
-    record = timing_record(found, measured_s)
+    record = timing_record(found, measured_s, batches)
     title = f"Time on {clean(found.device.title)}"
     if found.precision:
         title += f", floating point as {found.precision}"
@@ -130,6 +165,8 @@ def timing_part(
     for name, value in record.ridge.items():
         rows.append(["ridge", f"{value:.1f}", f"FLOPs/byte above which {name} is the limit"])
     rows.append(["turning batch", *_batch_words(found)])
+    if record.transfer_s is not None:
+        rows.append(["host link", seconds(record.transfer_s), "for inputs and outputs, beside"])
     if record.utilisation is not None:
         rows.append(["utilisation", f"{record.utilisation:.1%}",
                      f"of {record.utilisation_of}, in {seconds(measured_s)} measured"])  # fmt: skip
@@ -143,7 +180,22 @@ def timing_part(
         body.append(Text(f"{counted(record.unknown_ops, 'op')} without a known time are left out."))
     if record.partial_ops and record.basis == "roofline":
         body.append(Text(f"{counted(record.partial_ops, 'op')}: arithmetic or traffic not known."))
-    return [*body, "", *_slowest(found, width, top)]
+    return [*body, *_sweep_part(record), "", *_slowest(found, width, top)]
+
+
+def _sweep_part(record: TimingRecord) -> list[RenderableType]:
+    if not record.sweep:
+        return []
+    cells = [
+        [
+            f"{row.batch:,}", seconds(row.roofline_s), seconds(row.per_sample_s),
+            f"{row.compute_share:.0%}", "?" if row.intensity is None else f"{row.intensity:.1f}",
+        ]
+        for row in record.sweep
+    ]  # fmt: skip
+    columns = [("batch", "right"), ("roofline", "right"), ("a sample", "right"),
+               ("compute", "right"), ("FLOPs/B", "right")]  # fmt: skip
+    return ["", heading("Batch sizes"), plain_table(columns, cells)]
 
 
 def _error_words(error: ErrorRecord) -> str:
@@ -177,7 +229,9 @@ def _batch_words(found: Timing) -> tuple[str, str]:
 
 
 def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]:
-    rows = list(zip(found.tasks, found.task_seconds, found.roofline.ops, strict=True))
+    rows = list(
+        zip(found.tasks, found.task_seconds, found.task_bounds, found.roofline.ops, strict=True)
+    )
     known = [row for row in rows if row[1]]
     known.sort(key=lambda row: -(row[1] or 0.0))
     shown = known if top is None else known[:top]
@@ -185,9 +239,9 @@ def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]
     cells = [
         [
             shorten(task.work.name, max(width - 58, 16)), shorten(task.work.kind, 16),
-            seconds(time), f"{(time or 0.0) / total:.0%}", bound.bound or "-", bound.rated or "-",
+            seconds(time), f"{(time or 0.0) / total:.0%}", bound or "-", op.rated or "-",
         ]
-        for task, time, bound in shown
+        for task, time, bound, op in shown
     ]  # fmt: skip
     many = f": {len(shown)} of {len(known):,}" if len(shown) < len(known) else ""
     columns = [("op", "left"), ("kind", "left"), ("time", "right"), ("", "right"),
