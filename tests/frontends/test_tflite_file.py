@@ -64,6 +64,31 @@ def test_names_are_unique_and_lead_back(tmp_path):
     assert all(names.op[place] == name for name, place in names.op_at.items())
 
 
+def test_names_that_look_like_made_ones_stay_apart(tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    x = main.input((2, 3), name="tensor:2")
+    one = main.tensor((2, 3), name="random_state")
+    two, three = main.tensor((2, 3), name=""), main.tensor((2, 3), name="tensor:2")
+    shape = main.constant([2, 3], "int32", "x")
+    main.op("RANDOM_UNIFORM", [shape], [one], "RandomOptions")
+    main.op("ADD", [x, one], [two])
+    main.op("NEG", [two], [three])
+    main.outputs(three)
+    graph = load(saved(owner, tmp_path)).graph
+    assert [op.outputs[0] for op in graph.ops] == ["random_state", "tensor:2:2", "tensor:2:3"]
+    assert graph.ops[0].writes == ("random_state'",)
+
+
+def test_padding_that_makes_no_pairs_is_an_unknown_shape(tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    x, y = main.input((2, 3)), main.tensor((), has_rank=False, name="y")
+    main.op("PAD", [x, main.constant([1, 2, 3], "int32")], [y], "PadOptions")
+    main.outputs(y)
+    assert load(saved(owner, tmp_path)).graph["y"].shape is None
+
+
 @pytest.mark.shared
 def test_every_tensor_and_op_of_real_graphs_leads_back_to_the_file():
     for path in sorted((SHARED / "models" / "tflite").glob("*.tflite")):

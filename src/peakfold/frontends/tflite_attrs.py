@@ -40,7 +40,9 @@ def attributes(
         elif at < len(op.inputs) and op.inputs[at] >= 0:
             attrs.pop(name, None)  # an operand overrules an option
     if kind == "pad" and 1 in values:
-        attrs["pads"] = _pads(values[1])
+        attrs.pop("pads")
+        if values[1].size % 2 == 0:  # an odd number says nothing, and the row then stops
+            attrs["pads"] = _pads(values[1])
     if op.builtin == "MIRROR_PAD":
         attrs["mode"] = "symmetric" if attrs.get("mode") else "reflect"
     return attrs

@@ -146,10 +146,9 @@ def add_effects(scope: Scope, op: Op, stored: StoredOp) -> Op:
     reads: list[str] = []
     writes: list[str] = []
     if op.kind in _RANDOM:
-        scope.states.setdefault(
-            RANDOM_STATE, Tensor(RANDOM_STATE, DTYPES["uint8"], (0,), Role.STATE)
-        )
-        reads, writes = [RANDOM_STATE], [RANDOM_STATE]
+        called = _free(scope, RANDOM_STATE)
+        scope.states.setdefault(called, Tensor(called, DTYPES["uint8"], (0,), Role.STATE))
+        reads, writes = [called], [called]
     elif op.kind in ("read_variable", "assign_variable", "hashtable_import", "hashtable_find",
                      "hashtable_size"):  # fmt: skip
         names = [_add_state(scope, *one) for one in _resources(scope, stored)]
@@ -200,10 +199,15 @@ def _resources(scope: Scope, stored: StoredOp) -> list[_Key]:
     return list(found)
 
 
+def _free(scope: Scope, name: str) -> str:
+    """A name that no tensor of the file has."""
+    while name in scope.model.names.tensor_at:
+        name += "'"
+    return name
+
+
 def _add_state(scope: Scope, kind: str, name: str) -> str:
-    called = f"{kind}:{name}"
-    while called in scope.model.names.tensor_at:
-        called += "'"
+    called = _free(scope, f"{kind}:{name}")
     if called not in scope.states:
         scope.states[called] = _state(scope.model.file, called, kind, (kind, name))
     return called
