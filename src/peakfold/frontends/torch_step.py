@@ -1,0 +1,346 @@
+"""A whole training step, run on tensors without memory: what a plain eager run would hold.
+
+Forward pass, loss, backward pass and optimizer are the user's own code and torch's own autograd;
+only the tensors are fake. References die exactly as in a real run, so the history of storages is
+a real run's, for a model of any size. Two steps are run: the first makes the optimizer's state.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_rnn import lstm, takes_onednn
+from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_storages import StorageTracker, Workspace
+from peakfold.ir.run import Run, Steps
+
+Loss = Callable[[Any], torch.Tensor]
+MakeOptimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p, **kw: torch.optim.SGD(p, lr=0.1, **kw),
+    "momentum": lambda p, **kw: torch.optim.SGD(p, lr=0.1, momentum=0.9, **kw),
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
+FORMS: Mapping[str, Mapping[str, bool]] = {
+    "default": {}, "for-loop": {"foreach": False}, "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}  # fmt: skip
+DEVICES = ("cpu", "cuda")
+ATTENTION = ("as-is", "fused", "math")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """How a step is run.
+
+    Attributes:
+        optimizer: a name, or a function from parameters to an optimizer.
+        form: ``default``, ``for-loop``, ``foreach`` or ``fused``: how it walks the parameters.
+        loss: from the module's result to a scalar; by default its ``loss`` if it has one, else
+            the sum of its first tensor of floats.
+        accumulate: forward and backward passes before one update.
+        autocast: element type of an autocast region around the forward pass.
+        device: whose eager kernels decide what is saved: on ``cuda`` a dropout keeps a mask of
+            bytes, on ``cpu`` one of floats.
+        attention: ``fused`` (nothing of the size of the scores exists), ``math`` (all of it
+            does), or ``as-is`` (what torch chooses for the CPU).
+        set_to_none: gradients are dropped after the update, as is torch's default.
+    """
+
+    optimizer: str | MakeOptimizer = "sgd"
+    form: str = "default"
+    loss: Loss | None = None
+    accumulate: int = 1
+    autocast: torch.dtype | None = None
+    device: str = "cpu"
+    attention: str = "as-is"
+    set_to_none: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.optimizer, str):
+            _known(self.optimizer, OPTIMIZERS, "optimizer")
+        _known(self.form, FORMS, "optimizer form")
+        _known(self.device, DEVICES, "device profile")
+        _known(self.attention, ATTENTION, "attention kernel")
+        if self.accumulate < 1:
+            raise UsageError(f"cannot accumulate {self.accumulate} batches")
+
+    def make(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimizer of these parameters."""
+        trained = [p for p in parameters if p.requires_grad]
+        if not trained:
+            raise UsageError("nothing to train: no parameter requires a gradient")
+        if callable(self.optimizer):
+            return self.optimizer(trained)
+        return OPTIMIZERS[self.optimizer](trained, **FORMS[self.form])
+
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed, a line each."""
+        name = self.optimizer if isinstance(self.optimizer, str) else "the example's"
+        said = [f"optimizer {name}, {self.form} form; eager kernels of {self.device}"]
+        if self.attention != "as-is":
+            said.append(f"attention kernel: {self.attention}")
+        if self.accumulate > 1:
+            said.append(f"{self.accumulate} batches accumulated before an update")
+        if self.autocast is not None:
+            said.append(f"autocast to {str(self.autocast).removeprefix('torch.')}")
+        return tuple(said)
+
+
+def _known(value: str, known: Iterable[str], what: str) -> None:
+    if value not in known:
+        raise UsageError(f"no {what} {value!r}", hint=f"known: {', '.join(known)}")
+
+
+def fake_steps(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, workspace: Workspace | None = None,
+) -> Steps:  # fmt: skip
+    """Two training steps of a copy of the module on fake tensors.
+
+    Args:
+        module: any module; meta and fake ones, too. It is left as it is.
+        args: positional example inputs; only shapes and types matter.
+        kwargs: keyword ones.
+        options: of the step.
+        workspace: scratch of a call, where it is known.
+
+    Raises:
+        UsageError: nothing to train, or an unknown option.
+        ModelError: the step failed; names the module and the line.
+
+    Example:
+        >>> steps = fake_steps(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> steps.steady.static_bytes, steps.steady.at_peak()["gradient"]
+        (92, 60)
+    """
+    options = options or StepOptions()
+    mode = fake_mode()
+    copied = fake_module(module, mode)
+    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    with undisturbed(), mode:
+        return _steps(copied, inputs, options, workspace, "trace")
+
+
+def real_steps(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+) -> Steps:  # fmt: skip
+    """The same on a real copy and the real inputs: the truth that `fake_steps` predicts."""
+    copied = real_copy(module)
+    with undisturbed(on_cpu=False):
+        return _steps(copied, (tuple(args), dict(kwargs or {})), options or StepOptions(), None,
+                      "run")  # fmt: skip
+
+
+def _steps(
+    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
+    workspace: Workspace | None, route: str,
+) -> Steps:  # fmt: skip
+    scopes = ScopeTracker(module)
+    inputs = tree_map(_leaf, inputs)
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        optimizer = options.make(module.parameters())
+        runs = []
+        for _ in range(2):
+            tracker = StorageTracker(lambda: scopes.scope, workspace)
+            _existing(tracker, module, inputs, optimizer)
+            try:
+                with scopes, _kernels(options, fake=route == "trace"), tracker:
+                    one_step(module, inputs, options, optimizer, tracker)
+            except PeakfoldError:
+                raise
+            except Exception as error:
+                raise _failure(module, scopes, error, route) from None
+            runs.append(tracker.run())
+    first, steady = runs
+    return Steps(first, steady, options.notes())
+
+
+def _leaf(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _existing(
+    tracker: StorageTracker, module: torch.nn.Module, inputs: Any,
+    optimizer: torch.optim.Optimizer,
+) -> None:  # fmt: skip
+    tracker.existing(module.parameters(), "parameter")
+    tracker.existing(module.buffers(), "state")
+    tracker.existing(_tensors(inputs), "input")
+    tracker.existing(_state(optimizer), "optimizer_state")
+    tracker.existing((p.grad for p in module.parameters() if p.grad is not None), "gradient")
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return _tensors([list(entry.values()) for entry in optimizer.state.values()])
+
+
+def one_step(
+    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
+    optimizer: torch.optim.Optimizer, tracker: StorageTracker,
+) -> None:  # fmt: skip
+    """One step, phases told to the tracker.
+
+    Args:
+        module: runs as it is.
+        inputs: positional and keyword arguments.
+        options: loss, accumulation, autocast.
+        optimizer: of its parameters.
+        tracker: already active.
+    """
+    args, kwargs = inputs
+    for _ in range(options.accumulate):
+        tracker.begin("forward")
+        loss = _forward(module, args, kwargs, options)
+        tracker.mark([loss], "output")
+        tracker.mark_saved()
+        tracker.begin("backward")
+        loss.backward()  # type: ignore[no-untyped-call]
+        tracker.mark((p.grad for p in module.parameters() if p.grad is not None), "gradient")
+        del loss
+    tracker.begin("optimizer")
+    optimizer.step()
+    tracker.mark(_state(optimizer), "optimizer_state")
+    tracker.begin("after")
+    optimizer.zero_grad(set_to_none=options.set_to_none)
+
+
+def _forward(module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions) -> torch.Tensor:
+    region: AbstractContextManager[Any] = nullcontext()
+    if options.autocast is not None:
+        region = torch.autocast("cpu", dtype=options.autocast)
+    with region:
+        return _loss(module(*args, **kwargs), options)
+
+
+def _loss(out: Any, options: StepOptions) -> torch.Tensor:
+    if options.loss is not None:
+        return options.loss(out)
+    given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
+    if isinstance(given, torch.Tensor):
+        return given
+    real = [t for t in _tensors(out) if t.is_floating_point() and t.requires_grad]
+    if not real:
+        raise UsageError(
+            "its result has no tensor that depends on a trainable parameter",
+            hint="give the Example a loss: from the module's result to a scalar",
+        )
+    return real[0].sum()
+
+
+class _DeviceKernels(TorchFunctionMode):
+    """Calls whose eager kernel saves something else on another device, as there."""
+
+    def __init__(self, options: StepOptions, *, fake: bool) -> None:
+        super().__init__()
+        self._options = options
+        self._fake = fake and options.device == "cpu"
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._options.device == "cuda" and func is torch.nn.functional.dropout:
+            return _byte_dropout(*args, **kwargs)
+        if self._fake and func is torch.lstm and takes_onednn(args):
+            return lstm(*args)
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _attention(func, args, kwargs, self._options)
+        return func(*args, **kwargs)
+
+
+def _byte_dropout(
+    input: torch.Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> torch.Tensor:
+    del inplace  # the fused kernel makes a result either way
+    if not training or p == 0.0:
+        return input
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _attention(func: Any, args: Any, kwargs: Any, options: StepOptions) -> Any:
+    if options.attention == "fused":
+        # A fused kernel applies dropout inside: it saves a seed, no mask.
+        return func(*args[:4], **_without_dropout(args, kwargs))
+    if options.attention == "math":
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return func(*args, **kwargs)
+    return func(*args, **kwargs)
+
+
+def _without_dropout(args: Any, kwargs: Any) -> dict[str, Any]:
+    rest = dict(zip(("dropout_p", "is_causal", "scale", "enable_gqa"), args[4:], strict=False))
+    return {**rest, **kwargs, "dropout_p": 0.0}
+
+
+def _kernels(options: StepOptions, *, fake: bool) -> AbstractContextManager[Any]:
+    plain = options.device == "cpu" and options.attention == "as-is"
+    return nullcontext() if plain and not fake else _DeviceKernels(options, fake=fake)
+
+
+def _failure(
+    module: torch.nn.Module, scopes: ScopeTracker, error: Exception, route: str
+) -> ModelError:
+    frames = traceback.extract_tb(error.__traceback__)
+    homes = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+    own = [f for f in frames if not f.filename.startswith(homes)]
+    line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+    what = "a training step on tensors without values failed" if route == "trace" else (
+        "a training step failed")  # fmt: skip
+    return ModelError(
+        f"{what}: {type(error).__name__}: {said.strip()[:300]}",
+        where=", ".join(filter(None, (f"module {scopes.failed or type(module).__name__!r}", line))),
+        hint="control flow that depends on values cannot be followed" if route == "trace" else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A prediction beside the truth, bytes above what was there before the step."""
+
+    predicted: int
+    measured: int
+    phases: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def error(self) -> float:
+        """Of the peak, as a fraction of the truth."""
+        return self.predicted / self.measured - 1 if self.measured else 0.0
+
+
+def compare(predicted: Run, measured: Run) -> Difference:
+    """The peaks of two runs of one step, whole and by phase, static memory included."""
+    one, two = predicted.phase_peaks(), measured.phase_peaks()
+    both = dict.fromkeys((*one, *two))
+    phases = {phase: (one.get(phase, 0), two.get(phase, 0)) for phase in both}
+    return Difference(predicted.peak, measured.peak, phases)

@@ -1,0 +1,148 @@
+"""Storages followed through a run: born when an operator returns them, dead with the last tensor.
+
+A dispatch mode sees every operator that really runs, those of autograd and of optimizers
+included. It works alike for real tensors and for fake ones, which have no memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from peakfold.ir.run import Run, Storage
+
+Workspace = Callable[[Any, Any, Any], int]
+
+
+@dataclass(slots=True)
+class _Seen:
+    nbytes: int
+    born: int
+    phase: str
+    op: str
+    scope: str
+    died: int | None = None
+    role: str = ""
+
+
+class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records the storages of everything that runs under it.
+
+    Args:
+        scope: path of the running module, asked at every call.
+        workspace: scratch of a call, from its function and arguments; none by default.
+    """
+
+    def __init__(
+        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._scope = scope
+        self._workspace = workspace
+        self._phase = "before"
+        self._phases: list[tuple[str, int]] = []
+        self._live: dict[int, _Seen] = {}
+        self._all: list[_Seen] = []
+        self._event = 0
+        self._forward: dict[int, str] = {}
+        self._scratch: list[tuple[int, str, int]] = []
+
+    def begin(self, phase: str) -> None:
+        """Enter a phase: forward, backward, optimizer, after."""
+        self._phase = phase
+        self._phases.append((phase, self._event))
+
+    def existing(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """Note what is there before the run."""
+        for tensor in tensors:
+            found = self._see(tensor, "", "", self._event)
+            if found is not None:
+                found.role = role
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """Say what living tensors are for."""
+        for tensor in tensors:
+            found = self._live.get(tensor.untyped_storage()._cdata)
+            if found is not None and found.born > 0:
+                found.role = role
+
+    def mark_saved(self) -> None:
+        """What the forward pass made and has not let go of is saved for the backward pass."""
+        for found in self._live.values():
+            if found.phase == "forward" and not found.role:
+                found.role = "saved"
+
+    def run(self) -> Run:
+        """What was recorded."""
+        storages = tuple(
+            Storage(s.nbytes, s.born, s.died, s.role or "temporary", s.phase, s.op, s.scope)
+            for s in self._all
+        )
+        return Run(storages, tuple(self._phases), self._event, tuple(self._scratch))
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name, scope = _called(func), self._place()
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                self._see(leaf, "outside", scope, None)
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self._see(leaf, name, scope, None)
+        if self._workspace is not None:
+            nbytes = self._workspace(func, args, kwargs)
+            if nbytes:
+                self._scratch.append((self._event, name, nbytes))
+        return out
+
+    def _place(self) -> str:
+        """The module path; in the backward pass, that of the forward op it belongs to."""
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            return self._forward.get(node._sequence_nr(), "")
+        scope = self._scope()
+        self._forward[torch._C._autograd._get_sequence_nr() - 1] = scope
+        return scope
+
+    def _see(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> _Seen | None:
+        try:
+            storage = tensor.untyped_storage()
+            key, nbytes = storage._cdata, storage.nbytes()
+        except (RuntimeError, NotImplementedError):  # sparse layouts have none
+            return None
+        found = self._live.get(key)
+        if found is not None and found.nbytes == nbytes:
+            return found
+        if found is not None:  # resized: the old block is gone
+            self._die(key)
+        if at is None:
+            self._event += 1
+        made = _Seen(nbytes, self._event, self._phase, op, scope)
+        self._live[key] = made
+        self._all.append(made)
+        weakref.finalize(storage, self._die, key).atexit = False
+        return made
+
+    def _die(self, key: int) -> None:
+        found = self._live.pop(key, None)
+        if found is not None:
+            self._event += 1
+            found.died = self._event
+
+
+def _called(func: Any) -> str:
+    schema = getattr(func, "_schema", None)
+    return str(getattr(schema, "name", func)).partition("::")[2] or str(func)

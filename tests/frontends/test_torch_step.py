@@ -1,0 +1,202 @@
+"""A step on tensors without memory has the memory of a real step, to the byte."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from peakfold.errors import ModelError, UsageError  # noqa: E402
+from peakfold.frontends.torch_step import (  # noqa: E402
+    StepOptions,
+    compare,
+    fake_steps,
+    real_steps,
+)
+
+from .training_models import MODELS  # noqa: E402
+
+pytestmark = pytest.mark.torch
+nn = torch.nn
+
+
+@pytest.mark.req("R3", "R5", "R12")
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_prediction_is_the_truth(name, optimizer):
+    module, args, kwargs = MODELS[name]()
+    module.train()
+    options = StepOptions(optimizer=optimizer)
+    predicted = fake_steps(module, args, kwargs, options)
+    measured = real_steps(module, args, kwargs, options)
+    for which in ("first", "steady"):
+        found = compare(getattr(predicted, which), getattr(measured, which))
+        assert found.predicted == found.measured, (which, dict(found.phases))
+        for phase, (one, two) in found.phases.items():
+            assert one == two, (which, phase)
+    assert predicted.steady.at_peak() == measured.steady.at_peak()
+
+
+@pytest.mark.parametrize("form", ["for-loop", "foreach", "fused"])
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "rmsprop", "adagrad"])
+def test_optimizer_forms(optimizer, form):
+    if form == "fused" and optimizer == "rmsprop":
+        return  # torch has none
+    module, args, kwargs = MODELS["mlp"]()
+    options = StepOptions(optimizer=optimizer, form=form)
+    one = fake_steps(module, args, kwargs, options)
+    two = real_steps(module, args, kwargs, options)
+    assert (one.first.peak, one.steady.peak) == (two.first.peak, two.steady.peak)
+
+
+def test_optimizer_state_is_born_in_the_first_step():
+    module, args, kwargs = MODELS["mlp"]()
+    steps = fake_steps(module, args, kwargs, StepOptions(optimizer="adam"))
+    weights = sum(p.numel() * 4 for p in module.parameters())
+    counters = 4 * len(list(module.parameters()))
+    held = sum(s.nbytes for s in steps.steady.storages if s.role == "optimizer_state")
+    assert held == 2 * weights + counters
+    assert not any(s.role == "optimizer_state" and s.born == 0 for s in steps.first.storages)
+    assert all(s.born == 0 for s in steps.steady.storages if s.role == "optimizer_state")
+
+
+def test_gradients_accumulate_and_are_dropped():
+    module, args, kwargs = MODELS["mlp"]()
+    once = fake_steps(module, args, kwargs, StepOptions()).steady
+    many = fake_steps(module, args, kwargs, StepOptions(accumulate=3))
+    truth = real_steps(module, args, kwargs, StepOptions(accumulate=3))
+    assert many.steady.peak == truth.steady.peak
+    weights = sum(p.numel() * 4 for p in module.parameters())
+    # From the second batch on the gradients are there before the forward pass.
+    assert many.steady.phase_peaks()["forward"] == once.phase_peaks()["forward"] + weights
+    assert once.curve[-1] == once.static_bytes
+    kept = fake_steps(module, args, kwargs, StepOptions(set_to_none=False)).steady
+    assert kept.static_bytes == once.static_bytes + weights
+
+
+def test_masks_of_a_device():
+    module = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.Linear(64, 64))
+    args = (torch.randn(128, 64),)
+    cpu = fake_steps(module, args, options=StepOptions()).steady
+    gpu = fake_steps(module, args, options=StepOptions(device="cuda")).steady
+
+    def saved(run):
+        return sum(s.nbytes for s in run.storages if s.role == "saved")
+
+    assert saved(cpu) - saved(gpu) == 3 * 128 * 64  # four bytes an element against one
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(2, 64, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+
+
+F = nn.functional
+
+
+def test_attention_kernels():
+    args = (torch.randn(2, 64, 32),)
+    math = fake_steps(Attention(), args, options=StepOptions(attention="math")).steady
+    fused = fake_steps(Attention(), args, options=StepOptions(attention="fused")).steady
+    scores = 2 * 4 * 64 * 64 * 4
+
+    def sizes(run):
+        return [s.nbytes for s in run.storages if s.nbytes >= scores]
+
+    assert sizes(math)
+    assert not sizes(fused)
+
+
+def test_checkpointing_and_autocast():
+    from torch.utils.checkpoint import checkpoint
+
+    class Net(nn.Module):
+        def __init__(self, *, again):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4)
+            )
+            self.again = again
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+            return x
+
+    args = (torch.randn(64, 64, requires_grad=False),)
+    peaks = {}
+    for again in (False, True):
+        net = Net(again=again)
+        for cast in (None, torch.bfloat16):
+            options = StepOptions(autocast=cast)
+            one, two = (
+                fake_steps(net, args, options=options),
+                real_steps(net, args, options=options),
+            )
+            assert one.steady.peak == two.steady.peak
+            peaks[again, cast] = one.steady.peak
+    assert peaks[True, None] < peaks[False, None]
+    assert peaks[False, torch.bfloat16] < peaks[False, None]
+
+
+def test_scopes_name_the_module_in_both_passes():
+    module, args, kwargs = MODELS["unet"]()
+    run = fake_steps(module, args, kwargs).steady
+    scopes = {s.scope for s in run.storages if s.phase == "backward" and s.role == "gradient"}
+    assert {"down.0", "mix.1", "up.0"} <= scopes
+
+
+def test_the_model_is_left_as_it_was():
+    module, args, kwargs = MODELS["mobilenet"]()
+    module.train()
+    before = {k: v.clone() for k, v in module.state_dict().items()}
+    seed = torch.random.get_rng_state()
+    fake_steps(module, args, kwargs, StepOptions(optimizer="adam"))
+    real_steps(module, args, kwargs, StepOptions(optimizer="adam"))
+    assert all(torch.equal(v, before[k]) for k, v in module.state_dict().items())
+    assert all(p.grad is None for p in module.parameters())
+    assert module.training
+    assert torch.equal(seed, torch.random.get_rng_state())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+
+
+class Doubtful(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y * 2 if y.sum() > 0 else y
+
+
+def test_what_cannot_be_followed_names_module_and_line():
+    with pytest.raises(ModelError, match="without values failed") as error:
+        fake_steps(Doubtful(), (torch.zeros(1, 4),))
+    assert "test_torch_step.py" in error.value.where
+    frozen = nn.Linear(3, 3).requires_grad_(False)
+    with pytest.raises(UsageError, match="nothing to train"):
+        fake_steps(frozen, (torch.zeros(1, 3),))
+
+    class Silent(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).argmax()
+
+    with pytest.raises(UsageError, match="depends on a trainable"):
+        fake_steps(Silent(3, 3), (torch.zeros(1, 3),))
+    for bad in ({"optimizer": "magic"}, {"form": "wild"}, {"device": "tpu"}, {"accumulate": 0}):
+        with pytest.raises(UsageError):
+            StepOptions(**bad)
+
+
+def test_cuda_modules_never_need_cuda():
+    class Asks(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch.ones(3, device="cuda")
+
+    assert fake_steps(Asks(3, 3), (torch.zeros(1, 3),)).steady.peak > 0
