@@ -134,10 +134,8 @@ def test_checkpointing_and_autocast():
         net = Net(again=again)
         for cast in (None, torch.bfloat16):
             options = StepOptions(autocast=cast)
-            one, two = (
-                fake_steps(net, args, options=options),
-                real_steps(net, args, options=options),
-            )
+            one = fake_steps(net, args, options=options)
+            two = real_steps(net, args, options=options)
             assert one.steady.peak == two.steady.peak
             peaks[again, cast] = one.steady.peak
     assert peaks[True, None] < peaks[False, None]

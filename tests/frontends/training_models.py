@@ -128,7 +128,7 @@ def vit() -> Made:
 
 
 class Experts(nn.Module):
-    """Every expert is given a fixed number of tokens (expert choice): shapes do not depend on data."""
+    """Each expert takes a fixed number of tokens, so that no shape depends on data."""
 
     def __init__(self) -> None:
         super().__init__()
