@@ -105,3 +105,32 @@ def test_layer_types_need_no_model(call: Call, big: Path) -> None:
     assert call("inspect", "--op", "pool").exit_code == 2
     assert call("inspect", big, "--op", "fc 4->4").exit_code == 2
     assert call("inspect").exit_code == 2
+
+
+@pytest.mark.req("R80")
+def test_advice_on_demand(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "wide.pf"
+    path.write_text(
+        "peakfold-graph 1\ninput x: float32[1,16,32,32]\nparameter w: float32[256,16,1,1]\n"
+        "y: float32[1,256,32,32] = conv(x, w)\noutput y\n"
+    )
+    assert json.loads(call("inspect", path, "--json").stdout)["lints"] is None
+    (lint,) = json.loads(call("inspect", path, "--json", "--lint").stdout)["lints"]
+    assert (lint["rule"], lint["ops"]) == ("unbalanced-channels", ["y"])
+    assert lint["saves_bytes"] == 4 * 1024 * (16 + 256 - 2 * 64)
+    assert "unbalanced-channels (576.000 KiB)" in call("inspect", path, "--lint").stdout
+
+
+@pytest.mark.shared
+@pytest.mark.req("R20")
+def test_effective_counts_on_demand(call: Call, shared: Path, big: Path) -> None:
+    path = shared / "data" / "mlperf_tiny" / "ad01_fp32.tflite"
+    found = json.loads(call("inspect", path, "--json", "--sparsity").stdout)["sparsity"]
+    assert (found["macs"], found["unread"]) == (264192, [])
+    assert found["unstructured_macs"] == 264192 - sum(
+        op["macs"] * op["zeros"] // op["elements"] for op in found["ops"]
+    )
+    assert "Dense and effective MACs" in call("inspect", path, "--sparsity").stdout
+    result = call("inspect", big, "--sparsity")
+    assert result.exit_code == 2
+    assert "weights cannot be read" in error_line(result.stderr)

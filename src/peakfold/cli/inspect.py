@@ -95,6 +95,10 @@ if TYPE_CHECKING:
     help="Batch sizes to tell the bound on the device at, such as 1,8,64.",
 )
 @click.option("--roofline", metavar="FILE", help="Write the roofline plot: .svg, or .png.")
+@click.option("--lint", is_flag=True, help="Add advice: ops and bytes that could be saved.")
+@click.option(
+    "--sparsity", is_flag=True, help="Read the weights, and count what their zeros leave."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
 @click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
 @click.option("--markdown", metavar="FILE", help="The same as Markdown; - is stdout.")
@@ -134,6 +138,7 @@ def command(  # one parameter a flag
             device=flags["device"], precision=flags["precision"], measured_s=flags["measured"],
             batches=parse_batches(flags["batches"]),
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
+            lint=flags["lint"], sparsity=flags["sparsity"],
         )  # fmt: skip
     if as_json:
         emit(report.to_json(rate=choice.rate))

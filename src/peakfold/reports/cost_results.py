@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from peakfold.analysis import Cost, OpCost, Total
@@ -11,6 +11,7 @@ from peakfold.reports.breakdown import Breakdown
 from peakfold.reports.cost_rows import CostRow, cost_rows, selected, to_csv
 from peakfold.reports.cost_tables import html_table, markdown_table
 from peakfold.reports.cost_text import cost_text
+from peakfold.reports.extras import Extras
 from peakfold.reports.inspect_text import ModelFacts, TableChoice, inspect_text
 from peakfold.reports.text import DEFAULT_WIDTH
 
@@ -34,6 +35,7 @@ class InspectReport:
         timing: time on the device that was named.
         measured_s: seconds of a run, as the caller measured them.
         batches: batch sizes to tell the bound at.
+        extras: advice and effective counts, where they were asked for.
     """
 
     model: ModelFacts
@@ -44,6 +46,7 @@ class InspectReport:
     timing: Timing | None = None
     measured_s: float | None = None
     batches: tuple[int, ...] = ()
+    extras: Extras = field(default_factory=Extras)
 
     def __repr__(self) -> str:
         return self.to_text().rstrip()
@@ -64,7 +67,7 @@ class InspectReport:
         choice = choice or TableChoice()
         return inspect_text(
             self.model, self.breakdown, self.cost, self.unsupported, self.notes, choice,
-            width=width, color=color, time=self._time(width, choice.top),
+            width=width, color=color, time=self._time(width, choice.top), extras=self.extras,
         )  # fmt: skip
 
     def _time(self, width: int, top: int | None) -> list[RenderableType]:
@@ -85,7 +88,7 @@ class InspectReport:
         return to_json(
             inspect_document(
                 self.model, self.breakdown, self.cost, self.unsupported, self.notes, rate,
-                self.timing, self.measured_s, self.batches,
+                self.timing, self.measured_s, self.batches, self.extras,
             )
         )  # fmt: skip
 

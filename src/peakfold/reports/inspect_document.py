@@ -8,6 +8,7 @@ from peakfold.analysis import Cost, OpCost, Total
 from peakfold.analysis.timing import Timing
 from peakfold.ir import Role
 from peakfold.reports.breakdown import Breakdown, OpAccount
+from peakfold.reports.extras import Extras, lint_records, sparsity_record
 from peakfold.reports.inspect_text import ModelFacts
 from peakfold.reports.payload import (
     BodyRecord,
@@ -29,6 +30,7 @@ def inspect_document(
     model: ModelFacts, found: Breakdown, cost: Cost, unsupported: Mapping[str, int],
     notes: Sequence[str], rate: float = 1.0, timing: Timing | None = None,
     measured_s: float | None = None, batches: Sequence[int] = (),
+    extras: Extras | None = None,
 ) -> InspectDocument:  # fmt: skip
     """The output of ``inspect --json``.
 
@@ -42,6 +44,7 @@ def inspect_document(
         timing: of the same graph, when a device was named.
         measured_s: seconds of a run, for the utilisation.
         batches: batch sizes to tell the bound at.
+        extras: advice and effective counts, where they were asked for.
     """
     times = op_times(timing, len(cost.ops))
     return InspectDocument(
@@ -66,6 +69,8 @@ def inspect_document(
         kinds=[_group(name, total) for name, total in cost.by_kind().items()],
         unsupported=_kinds(unsupported),
         uncounted=_kinds(cost.unsupported()),
+        lints=lint_records(extras or Extras()),
+        sparsity=sparsity_record(extras or Extras()),
         opaque=list(found.opaque),
         notes=list(notes),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from peakfold.analysis import Cost
 from peakfold.ir import Role
 from peakfold.reports.breakdown import Breakdown, OpAccount
 from peakfold.reports.cost_text import DEFAULT_TOP, account, cost_part, headline
+from peakfold.reports.extras import Extras, extras_part
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.text import counted, heading, plain_table, render, shorten
 from peakfold.units import format_bytes
@@ -59,6 +60,7 @@ def inspect_text(
     width: int,
     color: bool,
     time: Sequence[RenderableType] = (),
+    extras: Extras | None = None,
 ) -> str:
     """The four key figures, what they are made of, memory by role and by op (R7 to R15, R69)."""
     title = Text(shorten(model.name or "graph", 40), "bold")
@@ -72,7 +74,8 @@ def inspect_text(
     body: list[RenderableType] = [
         headline(cost, choice.rate), title, "", *account(cost, choice.rate), "",
         *cost_part(cost, by=choice.by, sort=choice.sort, top=choice.top, width=width), "",
-        *time, *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
+        *time, *extras_part(extras or Extras(), width),
+        *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
         "", Text("Next: peakfold plan MODEL folds the dynamic part.", "dim"),
     ]  # fmt: skip
     return render(body, width=width, color=color)

@@ -16,6 +16,7 @@ from peakfold.ir import Graph
 from peakfold.ops import REGISTRY, Context, OpSpec, lookup, register
 from peakfold.reports.breakdown import break_down
 from peakfold.reports.cost_results import CostReport, InspectReport
+from peakfold.reports.extras import Extras
 from peakfold.reports.inspect_text import ModelFacts
 from peakfold.target import load_target
 from peakfold.transform import Fold
@@ -64,6 +65,8 @@ def inspect(
     precision: str | None = None,
     measured_s: float | None = None,
     batches: tuple[int, ...] = (),
+    lint: bool = False,
+    sparsity: bool = False,
     **options: Any,  # noqa: ANN401 - the fields of CostOptions, checked below
 ) -> InspectReport:
     """What a model costs, and where its memory goes, by role and by op.
@@ -80,6 +83,8 @@ def inspect(
         precision: element type that floating-point ops are taken to run in on the device.
         measured_s: seconds of a run, measured, for the utilisation of the device.
         batches: batch sizes to tell the bound on the device at.
+        lint: add advice.
+        sparsity: read the weights, and count what their zeros leave; a path only.
         options: fields of `peakfold.analysis.CostOptions`.
 
     Raises:
@@ -104,7 +109,10 @@ def inspect(
     if device is None and (precision is not None or measured_s is not None or batches):
         raise UsageError("a time needs a device", hint="name one: --device t4")
     taken = None if device is None else _timing(graph, counts, device, precision)
-    return InspectReport(facts, found, counts, strangers, graph.notes, taken, measured_s, batches)
+    return InspectReport(
+        facts, found, counts, strangers, graph.notes, taken, measured_s, batches,
+        _extras(loaded, graph, counts, lint=lint, sparsity=sparsity),
+    )  # fmt: skip
 
 
 def _timing(
@@ -114,6 +122,21 @@ def _timing(
 
     chip = load_device(device) if isinstance(device, str) else device
     return timing(graph, counts, chip, precision=precision)
+
+
+def _extras(loaded: Loaded, graph: Graph, found: Cost, *, lint: bool, sparsity: bool) -> Extras:
+    """The analyses that were asked for."""
+    advice, counted = None, None
+    if lint:
+        from peakfold.analysis.lints import lints
+
+        advice = lints(graph, found)
+    if sparsity:
+        from peakfold.analysis.sparsity import effective
+        from peakfold.frontends.weights import open_weights
+
+        counted = effective(graph, found, loaded.graph, open_weights(loaded.path))
+    return Extras(lints=advice, sparsity=counted)
 
 
 def cost(

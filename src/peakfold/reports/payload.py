@@ -13,6 +13,7 @@ from peakfold.planning.plan import Plan
 from peakfold.planning.summary import Summary
 from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
+from peakfold.reports.extras import LintRecord, SparsityRecord
 from peakfold.reports.layers import LayersDocument
 from peakfold.reports.timing_report import TimingRecord
 
@@ -218,6 +219,8 @@ class InspectDocument:
     kinds: list[GroupRecord]
     unsupported: list[UnsupportedKind]
     uncounted: list[UnsupportedKind]
+    lints: list[LintRecord] | None
+    sparsity: SparsityRecord | None
     opaque: list[str]
     notes: list[str]
 
