@@ -131,3 +131,22 @@ def test_a_device_of_which_little_is_known_says_so(call: Call, fc: Path) -> None
     assert "1 op without a known time" in text
     timing = json.loads(call("inspect", fc, "--device", "esp32-s3", "--json").stdout)["timing"]
     assert (timing["time_s"], timing["unknown_ops"]) == (None, 1)
+
+
+def test_models_are_compared_on_a_device(call: Call, fc: Path, tmp_path: Path) -> None:
+    wide = tmp_path / "wide.pf"
+    wide.write_text(FC.replace("1000", "2000"), "utf-8")
+    args = ("compare", fc, wide, "--no-peak", "--device", "t4")
+    document = json.loads(call(*args, "--json").stdout)
+    expected = [4 * (4096 + n + 4096 * n) / 3e11 for n in (1000, 2000)]
+    assert [row["time_s"] for row in document["models"]] == pytest.approx(expected)
+    assert document["device"] == "t4"
+    assert "roofline only" in document["time_note"]
+    text = " ".join(call(*args).stdout.split())
+    assert "54.68 us" in text
+    assert "time: on t4, roofline only" in text
+    fitted = " ".join(call("compare", fc, wide, "--no-peak", "--device", "rtx-3090").stdout.split())
+    assert "median error" in fitted
+    wrong = call("compare", fc, wide, "--precision", "float16")
+    assert wrong.exit_code == 2
+    assert "a time needs a device" in error_line(wrong.stderr)

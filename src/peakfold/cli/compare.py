@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 @click.argument("models", metavar="MODEL...", nargs=-1)
 @opt.binding_options
 @opt.fold_options
+@opt.device_option
+@click.option(
+    "--precision",
+    metavar="TYPE",
+    help="Element type that floating-point ops run in on the device, such as float16.",
+)
 @click.option("--ops", is_flag=True, help="Two models op by op: before and after a change.")
 @click.option(
     "--no-peak", is_flag=True, help="Leave the planned peak out, which takes the most time."
@@ -51,7 +57,7 @@ def command(  # one parameter a flag
     growth: str | None, era: float | None, chart: str | None, csv: str | None,
     markdown: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
-    """Show MODELs side by side: parameters, MACs, FLOPs, memory access, planned peak.
+    """Show MODELs side by side: parameters, MACs, FLOPs, memory access, planned peak, time.
 
     A model is a .onnx, .tflite or .pf file. A --dim that a model does not have is left out for it.
     """
@@ -69,7 +75,7 @@ def command(  # one parameter a flag
         found = comparing.compare(
             models, dims=dims, shapes=shapes, fold=not flags["no_fold"],
             fold_weights=flags["fold_weights"], ops=flags["ops"], peak=not flags["no_peak"],
-            accuracy=accuracy,
+            accuracy=accuracy, device=flags["device"], precision=flags["precision"],
         )  # fmt: skip
         contents: dict[str, bytes] = {}
         if outputs.wants("csv"):

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from peakfold.analysis import Cost, OpCost
 from peakfold.reports.text import clean, heading, plain_table, render, shorten
+from peakfold.reports.timing_report import seconds
 from peakfold.units import format_bytes, format_count
 
 
@@ -71,11 +72,16 @@ class OpChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareDocument:
-    """Output of ``compare --json``; `ops` only with ``--ops``."""
+    """Output of ``compare --json``; `ops` only with ``--ops``.
+
+    Attributes:
+        time_note: what the times rest on, with their error where that is known.
+    """
 
     schema: str
     models: list[ModelRow]
     device: str | None
+    time_note: str | None
     ops: list[OpChange] | None
 
 
@@ -167,7 +173,7 @@ def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
         "moved": at_least["moved"] + format_bytes(row.bytes_moved),
         "FLOPs/B": "?" if row.intensity is None else f"{row.intensity:.1f}",
         "peak": "-" if row.peak_bytes is None else format_bytes(row.peak_bytes),
-        "time": "?" if row.time_s is None else f"{row.time_s * 1e3:.4g} ms",
+        "time": "?" if row.time_s is None else seconds(row.time_s),
         "accuracy": "?" if row.accuracy is None else f"{row.accuracy:g}",
     }
     return [cells[name] for name in heads]
@@ -194,7 +200,8 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
     if "peak" in heads:
         body.append(Text("peak: the arena of a plan, weights aside", "dim"))
     if document.device:
-        body.append(Text(f"time: on {clean(document.device)}", "dim"))
+        note = f"time: on {clean(document.device)}, {clean(document.time_note or '')}"
+        body.append(Text(note, "dim"))
     if document.ops is not None:
         body += ["", *_changes_part(document.ops, width)]
     return render(body, width=width, color=color)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from peakfold.analysis import Cost, cost_of
+from peakfold.device import load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded, load
+from peakfold.ir import Graph
 from peakfold.reports.bubbles import accuracies
 from peakfold.reports.compare import CompareDocument, ModelRow, accuracy_of, model_row, op_changes
 from peakfold.reports.payload import schema_name
@@ -17,7 +19,7 @@ from peakfold.transform import Fold
 def compare(
     models: Sequence[str], *, dims: Sequence[str] = (), shapes: Sequence[str] = (),
     fold: bool = True, fold_weights: bool = False, ops: bool = False, peak: bool = True,
-    accuracy: str | None = None,
+    accuracy: str | None = None, device: str | None = None, precision: str | None = None,
 ) -> CompareDocument:  # fmt: skip
     """Models side by side.
 
@@ -30,12 +32,15 @@ def compare(
         ops: compare the first two op by op as well.
         peak: plan each model's memory.
         accuracy: a CSV file with the columns ``model,accuracy``.
+        device: a preset's name or a ``.toml`` file, to tell times for.
+        precision: element type that floating-point ops run in there.
 
     Raises:
-        UsageError: a dimension that no model has, or a file that does not exist.
+        UsageError: an unknown device, a dimension that no model has, or a file that does not exist.
         ModelError: a model that cannot be read, or a table that is none.
     """
     table = {} if accuracy is None else accuracies(accuracy)
+    clock = _Clock(device, precision)
     rows: list[ModelRow] = []
     costs, names = list[Cost](), _names(models)
     for loaded in _loaded(models, dims, shapes):
@@ -44,12 +49,45 @@ def compare(
         name = names[len(rows)]
         arena = _peak(loaded, fold=fold, fold_weights=fold_weights) if peak else None
         kind, known = graph.source or "pf", accuracy_of(table, name)
-        rows.append(model_row(name, kind, found, peak=arena, accuracy=known))
+        time_s = clock.seconds(graph, found)
+        rows.append(model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s))
         costs.append(found)
     return CompareDocument(
-        schema=schema_name("compare"), models=rows, device=None,
+        schema=schema_name("compare"), models=rows, device=clock.name, time_note=clock.note,
         ops=op_changes(costs[0], costs[1]) if ops else None,
     )  # fmt: skip
+
+
+class _Clock:
+    """Times of models on one device, and what they rest on."""
+
+    def __init__(self, device: str | None, precision: str | None) -> None:
+        if device is None and precision is not None:
+            raise UsageError("a time needs a device", hint="name one: --device t4")
+        self.device = None if device is None else load_device(device)
+        self.precision = precision
+        self._notes: dict[str, None] = {}
+
+    @property
+    def name(self) -> str | None:
+        """The device's."""
+        return None if self.device is None else self.device.name
+
+    @property
+    def note(self) -> str | None:
+        """What all times so far rest on."""
+        return "; ".join(self._notes) or None
+
+    def seconds(self, graph: Graph, cost: Cost) -> float | None:
+        """A run's time; what was found out about it is added to the notes."""
+        if self.device is None:
+            return None
+        from peakfold.analysis.timing import timing
+        from peakfold.reports.timing_report import basis_words
+
+        found = timing(graph, cost, self.device, precision=self.precision)
+        self._notes[basis_words(found)] = None
+        return found.time_s
 
 
 def _names(models: Sequence[str]) -> list[str]:

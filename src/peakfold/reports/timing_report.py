@@ -198,6 +198,14 @@ def _sweep_part(record: TimingRecord) -> list[RenderableType]:
     return ["", heading("Batch sizes"), plain_table(columns, cells)]
 
 
+def basis_words(found: Timing) -> str:
+    """What a time rests on, in a sentence."""
+    record = timing_record(found)
+    if record.error is None:
+        return f"{record.why_not}; every op from memory and back at peak"
+    return f"estimated {_error_words(record.error)}"
+
+
 def _error_words(error: ErrorRecord) -> str:
     text = (
         f"as {clean(error.conditions)}: median error {error.held_out_median:.0%}, nine in ten "
