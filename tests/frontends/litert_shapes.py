@@ -1,6 +1,8 @@
 """Run models in LiteRT and say what shapes come out: ``python litert_shapes.py FOLDER``.
 
-A file ``sizes.json`` in the folder gives inputs other sizes: file stem -> input -> shape.
+A file ``sizes.json`` in the folder gives inputs other sizes: file stem -> input -> shape. Beside
+a model, ``STEM.npz`` gives the values of its inputs; its results are then put into
+``STEM.out.npz``.
 
 A process of its own, because a kernel that dislikes its model may end it. One JSON line a file.
 """
@@ -23,10 +25,16 @@ def run(path: Path, sizes: dict[str, list[int]]) -> dict[str, object]:
         if detail["name"] in sizes:
             interpreter.resize_tensor_input(detail["index"], sizes[detail["name"]])
     interpreter.allocate_tensors()
+    values = path.with_suffix(".npz")
+    given = np.load(values) if values.is_file() else {}
     for detail in interpreter.get_input_details():
-        interpreter.set_tensor(detail["index"], np.ones(detail["shape"], detail["dtype"]))
+        ones = np.ones(detail["shape"], detail["dtype"])
+        interpreter.set_tensor(detail["index"], given.get(detail["name"], ones))
     interpreter.invoke()
     found = interpreter.get_output_details()
+    if given:
+        results = [interpreter.get_tensor(d["index"]) for d in found]
+        np.savez(path.with_suffix(".out.npz"), *results)
     return {
         "shapes": [list(interpreter.get_tensor(d["index"]).shape) for d in found],
         "tensors": {d["index"]: d["shape"].tolist() for d in interpreter.get_tensor_details()},

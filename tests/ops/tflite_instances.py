@@ -91,7 +91,11 @@ def bits() -> Iterator[Instance]:
 
 
 def strided(x, begin, end, step, masks):
-    """A strided slice by numpy's own indexing, entry by entry."""
+    """A strided slice by numpy's own indexing, entry by entry (positive steps).
+
+    A masked begin starts at 0 even where the axis is dropped: TensorFlow ignores the mask
+    there, the interpreters' kernels do not.
+    """
     items: list[object] = []
     for at in range(len(begin)):
         on = {name: mask >> at & 1 for name, mask in masks.items()}
@@ -100,7 +104,7 @@ def strided(x, begin, end, step, masks):
         elif on["new_axis"]:
             items.append(None)
         elif on["shrink_axis"]:
-            items.append(int(begin[at]))
+            items.append(0 if on["begin"] else int(begin[at]))
         else:
             low = None if on["begin"] else int(begin[at])
             high = None if on["end"] else int(end[at])

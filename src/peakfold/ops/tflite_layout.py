@@ -74,21 +74,37 @@ def _spans(ctx: Context, shape: tuple[int, ...]) -> tuple[list[range], list[int 
         elif on["new_axis"]:
             kept.append(None)
         else:
-            size = shape[len(spans)]
-            if on["shrink_axis"]:
-                index = axis_of(low, size)
-                spans.append(range(index, index + 1))
-                continue
-            first = None if on["begin"] else low
-            last = None if on["end"] else high
-            if integer(ctx, "offset", 0) and last is not None:
-                last += low % size if size and low < 0 else low  # the end counts from the begin
-            kept.append(len(spans))
-            spans.append(range(size)[first:last:stride])
+            span = _span(shape[len(spans)], low, high, stride, on, integer(ctx, "offset", 0))
+            if not on["shrink_axis"]:
+                kept.append(len(spans))
+            spans.append(span)
     for size in shape[len(spans) :]:
         kept.append(len(spans))
         spans.append(range(size))
     return spans, kept
+
+
+def _span(
+    size: int, low: int, high: int, stride: int, on: dict[str, bool], offset: int
+) -> range:  # fmt: skip
+    """Positions taken from an axis, as the interpreters' kernels clamp and mask them.
+
+    A masked begin starts at the edge even where the axis is dropped; an end may be counted
+    from the begin (`offset`).
+    """
+    least, most = (0, size) if stride > 0 else (-1, size - 1)
+    start = min(max(low + size if low < 0 else low, least), most)
+    if on["begin"]:
+        start = 0 if stride > 0 else size - 1
+    if on["shrink_axis"]:
+        if not 0 <= start < size:
+            raise CannotTell
+        return range(start, start + 1)
+    stop = high + start if offset else high + size if high < 0 else high
+    stop = min(max(stop, least), most)
+    if on["end"]:
+        stop = size if stride > 0 else -1
+    return range(start, stop, stride)
 
 
 @tells
