@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakfold.packing import Problem, violations
-from peakfold.packing.fast_fit import Fitter, orders
+from peakfold.packing.fast_fit import Fitter
 from peakfold.packing.first_fit import place
+from peakfold.packing.improve import trials
 from peakfold.packing.kernels import cells, tight
 
 from .strategies import plain_problems
@@ -35,7 +37,8 @@ def test_compiled_first_fit_at_scale(seed):
         start, start + rng.integers(1, 300, n), rng.integers(1, 5000, n), align=[1, 64][seed % 2]
     )
     fitter = Fitter(problem)
-    for (_, order, best_gap), _ in zip(orders(problem, seed), range(8), strict=False):
+    for trial in islice(trials(problem, seed), 11):
+        order, best_gap = trial.order, trial.best_gap
         offsets, height = fitter.place(order, best_gap=best_gap)
         assert violations(problem, offsets, height) == []
         assert offsets.tolist() == place(problem, order.tolist(), best_gap=best_gap).tolist()

@@ -29,7 +29,7 @@ SORTS = ("flops", "macs", "params", "bytes", "fused", "output", "intensity", "na
 CAUSAL = ("full", "half")
 ARENA_STRATEGIES = (
     "best", "by-size", "by-breadth", "by-load", "by-length", "by-area", "in-order", "by-death",
-    "first-fit", "first-fit-length", "first-fit-in-order",
+    "first-fit", "first-fit-length", "first-fit-in-order", "first-fit-shelf",
 )  # fmt: skip
 SHARE_STRATEGIES = (
     "best", "naive", "equality", "in-order", "by-breadth", "by-size", "improved",

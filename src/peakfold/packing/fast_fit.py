@@ -1,27 +1,30 @@
-"""Compiled first fit for large problems, many orders: the tool above a few thousand buffers.
+"""Compiled first fit for large problems: the tool above a few thousand buffers.
 
 Only plain problems go through the kernel; pieces and explicit conflicts keep the readable form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.packing.greedy import (
-    lifetime,
-    order_by_area,
-    order_by_length,
-    order_by_load,
-    order_by_size,
-    peak_section,
-)
-from peakfold.packing.kernels.fit import fit
+from peakfold.packing.kernels.fit import FULL, LEVELS, NODES, fit
 from peakfold.packing.problem import FREE, Int64, Problem
 from peakfold.packing.sections import Sections, sections
 
 NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One pass of first fit: the order, and whether the smallest gap is taken or the lowest."""
+
+    name: str
+    order: Int64
+    best_gap: bool = False
 
 
 class Fitter:
@@ -37,70 +40,50 @@ class Fitter:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.sections: Sections = sections(problem)
+        self.leaves = 1 << max(self.sections.count - 1, 0).bit_length()
         self._live = problem.alive
-        self._pinned = np.flatnonzero(problem.fixed != FREE)
+        self._pinned = np.flatnonzero((problem.fixed != FREE) & self._live)
+        # Columns of one table are strided, and the kernel would be compiled for those again.
+        self._columns = tuple(
+            np.ascontiguousarray(column)
+            for column in (self.sections.first, self.sections.last, problem.size, problem.align)
+        )
 
     def place(
         self, order: Int64, *, best_gap: bool = True, limit: int = NO_LIMIT
     ) -> tuple[Int64, int]:
         """Offsets (n,) and height; the height is above `limit` if it was given up there."""
         free = order[(self.problem.fixed[order] == FREE) & self._live[order]]
-        pinned = self._pinned[self._live[self._pinned]]
-        problem, found = self.problem, self.sections
-        offsets, height = fit(
-            found.first, found.last, problem.size, problem.align, problem.fixed,
-            np.concatenate([pinned, free]), found.count, best_gap, limit,
-        )  # fmt: skip
-        offsets[self._pinned] = problem.fixed[self._pinned]
-        return offsets, int(height)
+        offsets = np.full(self.problem.buffers, FREE, dtype=np.int64)
+        offsets[self._pinned] = self.problem.fixed[self._pinned]
+        queue = np.concatenate([self._pinned, free]).astype(np.int64)
+        pool = np.empty(16 * self.problem.buffers + 64, dtype=np.int64)
+        lists = np.zeros((4 * self.leaves, 3), dtype=np.int64)
+        scrap = np.full(LEVELS, -1), np.empty(NODES, np.int64), np.empty((NODES, 3), np.int64)
+        at = end = 0
+        while True:
+            status, at, end = fit(  # type: ignore[call-arg]
+                *self._columns, queue, at, self.leaves, best_gap, limit,
+                offsets, pool, end, lists, *scrap,
+            )  # fmt: skip
+            if status != FULL:
+                break
+            pool = np.concatenate([pool, np.empty_like(pool)])
+        reached = offsets >= 0
+        height = int((offsets[reached] + self.problem.size[reached]).max(initial=0))
+        dead = ~self._live
+        offsets[dead] = np.maximum(self.problem.fixed[dead], 0)
+        return offsets, height
 
-    def reinsert(self, offsets: Int64, moved: Int64, *, best_gap: bool, limit: int) -> Int64 | None:
-        """Take `moved` out and put them back in that order; None if that goes above `limit`."""
-        problem, found = self.problem, self.sections
-        fixed = offsets.copy()
-        fixed[moved] = problem.fixed[moved]
-        rest = np.setdiff1d(np.flatnonzero(self._live), moved)
-        order = np.concatenate([rest, moved[self._live[moved]]])
-        made, height = fit(
-            found.first, found.last, problem.size, problem.align, fixed,
-            order, found.count, best_gap, limit,
-        )  # fmt: skip
-        if height > limit:
-            return None
-        made[~self._live] = offsets[~self._live]
-        return np.asarray(made, dtype=np.int64)
+    def race(self, trials: Sequence[Trial], limit: int) -> list[tuple[Int64, int]]:
+        """`place` for several trials at once, a thread each; all give up above `limit`.
 
-
-def orders(problem: Problem, seed: int) -> Iterator[tuple[str, Int64, bool]]:
-    """Endless (name, order, best gap): the plain orders first, then products with noise.
-
-    A product order sorts by ``size * length^a * load^b``, `load` being the heaviest section of
-    the buffer, times a log-normal factor: the family that gave the lowest peaks on the large
-    instances of the field.
-    """
-    for name, order in _plain_orders():
-        found = order(problem)
-        yield f"fast-{name}-first", found, False
-        yield f"fast-{name}", found, True
-    size = np.maximum(problem.size, 1).astype(np.float64)
-    length = np.maximum(lifetime(problem), 1).astype(np.float64)
-    load = peak_section(problem)
-    rng = np.random.default_rng(seed)
-    while True:
-        a, b = rng.uniform(0, 1.5), rng.choice([0.0, 0.0, 1.0, 4.0, 16.0])
-        noise = np.exp(rng.choice([0.0, 0.02, 0.1]) * rng.standard_normal(problem.buffers))
-        key = size * length**a * (load / max(load.max(initial=0), 1)) ** b * noise
-        yield (
-            "fast-product",
-            np.argsort(-key, kind="stable").astype(np.int64),
-            bool(rng.integers(2)),
-        )
-
-
-def _plain_orders() -> tuple[tuple[str, Callable[[Problem], Int64]], ...]:
-    return (
-        ("size", order_by_size),
-        ("load", order_by_load),
-        ("length", order_by_length),
-        ("area", order_by_area),
-    )
+        The kernel holds no lock of the interpreter. What one trial finds does not reach the
+        others, so the results do not depend on which thread is quicker.
+        """
+        if len(trials) < 2:
+            return [self.place(t.order, best_gap=t.best_gap, limit=limit) for t in trials]
+        with ThreadPoolExecutor(len(trials)) as threads:
+            return list(
+                threads.map(lambda t: self.place(t.order, best_gap=t.best_gap, limit=limit), trials)
+            )

@@ -15,6 +15,7 @@ from peakfold.packing.bounds import load_profile
 from peakfold.packing.first_fit import place
 from peakfold.packing.problem import Int64, Problem
 from peakfold.packing.sections import section_loads, sections
+from peakfold.packing.shelves import shelf_order, traits
 
 Order = Callable[[Problem], Int64]
 Strategy = Callable[[Problem], Int64]
@@ -92,6 +93,11 @@ def order_by_load(problem: Problem) -> Int64:
     return _descending(peak_section(problem), lifetime(problem), problem.size)
 
 
+def order_by_shelf(problem: Problem) -> Int64:
+    """Buffers alike in size and crowding one after the other in time; see `packing.shelves`."""
+    return shelf_order(traits(problem))
+
+
 def peak_section(problem: Problem) -> Int64:
     """(n,) load of the heaviest section each buffer lives in; 0 for those that never live."""
     found = sections(problem)
@@ -139,6 +145,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         "first-fit": _strategy(order_by_size, best_gap=False),
         "first-fit-length": _strategy(order_by_length, best_gap=False),
         "first-fit-in-order": _strategy(order_in_time, best_gap=False),
+        "first-fit-shelf": _strategy(order_by_shelf, best_gap=False),
     }
 )
 """Every named greedy: problem -> offsets (n,). Names are part of the command line."""

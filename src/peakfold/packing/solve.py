@@ -29,7 +29,6 @@ PLAIN_LIMIT = 2_000
 """Above this many buffers the compiled first fit takes over from the Python strategies."""
 JUDGED = 100_000
 """Up to this many buffers `pack` runs the judge on its own result before returning it."""
-FAST_TRIES = 400
 FAST_SHARE = 0.25
 LADDER = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)
 FIRST_NODES = 20_000
@@ -188,26 +187,22 @@ def _greedy(state: _Search) -> None:
 
 
 def _fast(state: _Search) -> None:
-    """Compiled first fit in many orders; each trial gives up once above the best."""
+    """Compiled first fit in many orders, then ruin and recreate."""
     problem = state.problem
     related = problem.conflicts is not None
     if not problem.plain or related or problem.buffers <= PLAIN_LIMIT // 4:
         return
-    from peakfold.packing.fast_fit import Fitter, orders
+    from peakfold.packing.improve import improve
     from peakfold.packing.kernels.fit import fit
     from peakfold.packing.model import can_model
 
     state.announce(fit)
-    fitter = Fitter(problem)
     share = FAST_SHARE if can_model(problem) else 1.0
     stop = monotonic() + share * max(state.deadline - monotonic(), 0)
-    for tried, (name, order, best_gap) in enumerate(orders(problem, state.seed)):
-        limit = state.height - 1
-        offsets, height = fitter.place(order, best_gap=best_gap, limit=limit)
-        if height <= limit:
-            state.offer(offsets, name)
-        if state.done or monotonic() > stop or tried >= FAST_TRIES:
-            return
+    improve(
+        problem, state.seed, state.height, state.bound, state.offer,
+        lambda: state.done or monotonic() > stop,
+    )  # fmt: skip
 
 
 def _exact(state: _Search) -> None:

@@ -47,11 +47,11 @@ from peakfold.packing.kernels.cells import (
     next_section,
     put,
 )
-from peakfold.packing.kernels.jit import kernel
+from peakfold.packing.kernels.jit import inner, kernel
 from peakfold.packing.kernels.tight import settle_border, study_section
 
 
-@kernel
+@inner
 def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     """Does the rest of section t still fit, and (if `lifting`) who cannot be lowest in it?
 
@@ -91,7 +91,7 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@inner
 def supported(g, s, d):  # type: ignore[no-untyped-def]
     """Whether blocked d lies above the end of some unplaced conflicting buffer; not a loose one.
 
@@ -109,7 +109,7 @@ def supported(g, s, d):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel
+@inner
 def meets(g, c, d):  # type: ignore[no-untyped-def]
     """Whether two buffers conflict (binary search in the sorted row of c)."""
     low, stop = g[NEIGHBOUR] + g[g[NEAR] + c], g[NEIGHBOUR] + g[g[NEAR] + c + 1]
@@ -123,7 +123,7 @@ def meets(g, c, d):  # type: ignore[no-untyped-def]
     return low < stop and g[low] == d
 
 
-@kernel
+@inner
 def list_loose(g, s):  # type: ignore[no-untyped-def]
     """Fill `pending` with the blocked buffers that rest on nothing, or only on such ones.
 
@@ -151,7 +151,7 @@ def list_loose(g, s):  # type: ignore[no-untyped-def]
     return count
 
 
-@kernel
+@inner
 def price_loose(g, s, count):  # type: ignore[no-untyped-def]
     """Fill `cost` with the least offset at which the others let each loose buffer lie."""
     kind, size, loose, pending = s[KIND], g[SIZE], s[LOOSE], s[PENDING]
@@ -166,7 +166,7 @@ def price_loose(g, s, count):  # type: ignore[no-untyped-def]
         s[s[COST] + d] = least
 
 
-@kernel
+@inner
 def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
     """Raise every loose blocked buffer above the least end of what can lie below it.
 
@@ -237,7 +237,7 @@ def propagate(g, s, log, rule):  # type: ignore[no-untyped-def]
             return True
 
 
-@kernel
+@inner
 def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
     """Take the buffer of incidence i out of the sparse set of section t."""
     count = s[s[COUNT] + t] - 1
@@ -250,7 +250,7 @@ def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
     s[slot + s[entry + there]] = there
 
 
-@kernel
+@inner
 def place(g, s, log, b):  # type: ignore[no-untyped-def]
     """Put b at its least offset, with nothing unplaced below it; False on contradiction."""
     kind, rest, cross, size = s[KIND], s[REST], s[CROSS], g[g[SIZE] + b]

@@ -34,7 +34,7 @@ after a change here, empty the caches of the others (``__pycache__/*.nb?``).
 
 from __future__ import annotations
 
-from peakfold.packing.kernels.jit import kernel
+from peakfold.packing.kernels.jit import inner
 
 OPEN, BLOCKED, PLACED = 0, 1, 2
 FAR = 1 << 60
@@ -56,7 +56,7 @@ WORDS = 2
 """Words of 64 bits in `sums`."""
 
 
-@kernel
+@inner
 def put(s, log, variable, value):  # type: ignore[no-untyped-def]
     """Set a variable, remembering its value before this node."""
     stamp = s[STAMP] + variable
@@ -68,7 +68,7 @@ def put(s, log, variable, value):  # type: ignore[no-untyped-def]
     s[variable] = value
 
 
-@kernel
+@inner
 def undo(s, log, mark):  # type: ignore[no-untyped-def]
     """Take back everything logged since `mark`."""
     for i in range(s[LOG] - 1, mark - 1, -1):
@@ -78,7 +78,7 @@ def undo(s, log, mark):  # type: ignore[no-untyped-def]
     s[FRESH] += 1
 
 
-@kernel
+@inner
 def look_at(g, s, section):  # type: ignore[no-untyped-def]
     """Queue a section for propagation."""
     if s[s[WAITING] + section] == 0:
@@ -88,7 +88,7 @@ def look_at(g, s, section):  # type: ignore[no-untyped-def]
         s[QUEUED] += 1
 
 
-@kernel
+@inner
 def next_section(g, s):  # type: ignore[no-untyped-def]
     """Take the section that has waited longest out of the queue, which is not empty."""
     t = s[s[QUEUE] + s[HEAD]]
@@ -98,7 +98,7 @@ def next_section(g, s):  # type: ignore[no-untyped-def]
     return t
 
 
-@kernel
+@inner
 def drain(g, s):  # type: ignore[no-untyped-def]
     """Empty the queues after a contradiction; always False."""
     while s[QUEUED] > 0:
@@ -109,7 +109,7 @@ def drain(g, s):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel
+@inner
 def lift(g, s, log, b, value):  # type: ignore[no-untyped-def]
     """Raise `low` of b to at least `value`; False if it cannot lie there.
 

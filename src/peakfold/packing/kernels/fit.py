@@ -1,21 +1,30 @@
 # ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
-"""First fit without a conflict graph, compiled: `first_fit.place` for millions of buffers.
+"""First fit over a tree of coalesced address unions: `packing.first_fit.place` in flat arrays.
 
-The tree of coalesced address unions of `first_fit.AddressTree`, with the unions in one pool:
-node i owns ``pool[base[i] : base[i] + room[i]]`` and uses the first `used[i]` numbers, its
-flat sorted list of range borders. A list that outgrows its room moves to the end of the pool
-and leaves its place to later lists of that size.
+Same tree, with the unions in one pool: row i of `lists` is (base, used, room): list i owns
+``pool[base : base + room]`` and uses the first `used` numbers, its flat sorted list of range
+borders. `touch` of node i is list i, its `cover` is list ``2 * leaves + i``. A list that
+outgrows its room moves to the end of the pool and leaves its place to later lists of that size.
+
+The caller owns all arrays, and gives a larger pool when one is too small: a kernel that
+allocates nothing compiles in half the time, and two threads can each have their own.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from peakfold.packing.kernels.jit import inner, kernel
 
 FAR = 1 << 62
+BASE, USED, ROOM = range(3)
+LEVELS = 64
+"""Sizes of lists: places of ``4 << level`` numbers."""
+NODES = 512
+"""More than a range of sections can have nodes, own, above and covers together."""
+DONE, ABOVE, FULL = range(3)
+"""How `fit` ended: all placed, a buffer would end above the limit, the pool is too small."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def position(pool, start, stop, value, after):  # type: ignore[no-untyped-def]
     """Index of the first border >= value (> value if `after`), from `start`."""
     low, high = start, stop
@@ -28,38 +37,36 @@ def position(pool, start, stop, value, after):  # type: ignore[no-untyped-def]
     return low
 
 
-@njit(cache=True, nogil=True)
-def grow(pool, base, room, free, end, node):  # type: ignore[no-untyped-def]
-    """Move a full list to twice the room; returns the pool and its new end."""
-    size = room[node]
+@inner
+def grow(pool, lists, free, end, node):  # type: ignore[no-untyped-def]
+    """Move a full list to twice the room; the new end of the pool, -1 if it is too small."""
+    size = lists[node, ROOM]
     level = 0
-    while (4 << level) < max(size, 2) * 2:
+    while (4 << level) < 2 * size:
         level += 1
-    wanted = 4 << level
-    if free[level] >= 0:
-        at = free[level]
+    at = free[level]
+    if at >= 0:
         free[level] = pool[at]
     else:
         at = end
-        end += wanted
+        end += 4 << level
         if end > len(pool):
-            bigger = np.empty(max(2 * len(pool), end), dtype=np.int64)
-            bigger[: len(pool)] = pool
-            pool = bigger
+            return -1
+    base = lists[node, BASE]
     for i in range(size):
-        pool[at + i] = pool[base[node] + i]
+        pool[at + i] = pool[base + i]
     if size > 0:
-        pool[base[node]] = free[level - 1]
-        free[level - 1] = base[node]
-    base[node], room[node] = at, wanted
-    return pool, end
+        pool[base] = free[level - 1]
+        free[level - 1] = base
+    lists[node, BASE], lists[node, ROOM] = at, 4 << level
+    return end
 
 
-@njit(cache=True, nogil=True)
-def add(pool, base, used, node, low, high):  # type: ignore[no-untyped-def]
+@inner
+def add(pool, lists, node, low, high):  # type: ignore[no-untyped-def]
     """Merge ``[low, high)`` into the list of a node that has room for two more borders."""
-    start = base[node]
-    stop = start + used[node]
+    start = lists[node, BASE]
+    stop = start + lists[node, USED]
     left = position(pool, start, stop, low, False)
     right = position(pool, left, stop, high, True)
     first = (left - start) % 2 == 0
@@ -75,10 +82,10 @@ def add(pool, base, used, node, low, high):  # type: ignore[no-untyped-def]
         pool[left] = low
     if last:
         pool[left + first] = high
-    used[node] += shift
+    lists[node, USED] += shift
 
 
-@njit(cache=True, nogil=True)
+@inner
 def list_nodes(first, last, leaves, nodes):  # type: ignore[no-untyped-def]
     """Nodes of a range of sections, then their proper ancestors; returns both counts."""
     left, right, own = first + leaves, last + leaves, 0
@@ -110,97 +117,108 @@ def list_nodes(first, last, leaves, nodes):  # type: ignore[no-untyped-def]
     return own, total
 
 
-@njit(cache=True, nogil=True)
-def sift(heap, count, at):  # type: ignore[no-untyped-def]
-    """Restore a min-heap of (key, end of range, next position, stop) rows downwards."""
-    while True:
-        child = 2 * at + 1
-        if child >= count:
-            return
-        if child + 1 < count and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if heap[at, 0] <= heap[child, 0]:
-            return
-        for column in range(3):
-            heap[at, column], heap[child, column] = heap[child, column], heap[at, column]
-        at = child
+@inner
+def skip(pool, at, stop, address):  # type: ignore[no-untyped-def]
+    """Position of the first range of a list, from `at`, that ends above `address`; gallops."""
+    if at >= stop or pool[at + 1] > address:
+        return at
+    step = 2
+    while at + step < stop and pool[at + step + 1] <= address:
+        at += step
+        step *= 2
+    low, high = at + 2, min(at + step, stop)
+    while low < high:
+        middle = low + ((high - low) >> 2) * 2
+        if pool[middle + 1] <= address:
+            low = middle + 2
+        else:
+            high = middle
+    return low
 
 
-@njit(cache=True, nogil=True)
-def lowest_gap(  # type: ignore[no-untyped-def]
-    pool, base, used, nodes, own, total, leaves, size, align, best, heap
-):
-    """Offset for `size` bytes: the lowest gap, or the smallest one if `best`.
+@inner
+def leap(pool, found, count, offset, size, align):  # type: ignore[no-untyped-def]
+    """Lowest legal offset, from `offset` on, whose `size` bytes no list covers.
 
-    The lists of all nodes are merged on the fly, so a low gap is found without reading the
-    rest. `touch` of node i is list i, `cover` is list 2 * leaves + i.
+    Rows of `found` are (next position, stop, start) of each list. A list with a range in the
+    way moves the offset to the end of its last such range, and the others look again; so
+    ranges smaller than the buffer are leapt over, not read one by one.
     """
+    quiet = row = 0
+    while quiet < count:
+        at = skip(pool, found[row, 0], found[row, 1], offset)
+        stop = found[row, 1]
+        if at < stop and pool[at] < offset + size:
+            while at < stop and pool[at] < offset + size:
+                offset = (pool[at + 1] + align - 1) // align * align if align > 1 else pool[at + 1]
+                at += 2
+            quiet = 0
+        found[row, 0] = at
+        quiet += 1
+        row = row + 1 if row + 1 < count else 0
+    return offset
+
+
+@inner
+def gap(pool, lists, nodes, own, total, leaves, size, align, best, found):  # type: ignore[no-untyped-def]
+    """Offset for `size` bytes: the lowest gap, or the smallest one if `best`."""
     count = 0
     for j in range(total):
         node = nodes[j] if j < own else 2 * leaves + nodes[j]
-        if used[node] > 0:
-            heap[count, 0] = pool[base[node]]
-            heap[count, 1] = base[node]
-            heap[count, 2] = base[node] + used[node]
+        if lists[node, USED] > 0:
+            found[count, 0] = found[count, 2] = lists[node, BASE]
+            found[count, 1] = lists[node, BASE] + lists[node, USED]
             count += 1
-    for at in range(count // 2 - 1, -1, -1):
-        sift(heap, count, at)
-    free, chosen, slack = 0, -1, FAR
-    while count > 0:
-        low = heap[0, 0]
-        if low - size >= free and low - size - free < slack:
-            offset = (free + align - 1) // align * align
-            if offset + size <= low:
-                chosen, slack = offset, low - size - free
-                if not best:
-                    return chosen
-        free = max(free, pool[heap[0, 1] + 1])
-        heap[0, 1] += 2
-        if heap[0, 1] >= heap[0, 2]:
-            count -= 1
-            for column in range(3):
-                heap[0, column] = heap[count, column]
-        else:
-            heap[0, 0] = pool[heap[0, 1]]
-        sift(heap, count, 0)
-    return chosen if chosen >= 0 else (free + align - 1) // align * align
+    offset, chosen, slack = leap(pool, found, count, 0, size, align), -1, FAR
+    while best:
+        # The gap goes from the end of what was passed to the start of what comes.
+        free, low = 0, FAR
+        for i in range(count):
+            if found[i, 0] > found[i, 2]:
+                free = max(free, pool[found[i, 0] - 1])
+            if found[i, 0] < found[i, 1]:
+                low = min(low, pool[found[i, 0]])
+        if low == FAR:
+            return offset if chosen < 0 else chosen
+        if low - size - free < slack:
+            chosen, slack = offset, low - size - free
+        offset = leap(pool, found, count, low, size, align)
+    return offset
 
 
-@njit(cache=True, nogil=True)
-def fit(first, last, size, align, fixed, order, count, best, limit):  # type: ignore[no-untyped-def]
-    """Offsets (n,) of plain live buffers placed in `order`; pinned ones must come first in it.
+@kernel
+def fit(  # type: ignore[no-untyped-def]
+    first, last, size, align, order, at, leaves, best, limit,
+    offsets, pool, end, lists, free, nodes, found,
+):  # fmt: skip
+    """Place plain live buffers in `order` from position `at` on, into `offsets` (n,).
 
-    Stops once a buffer would end above `limit`; returns (offsets, reached height), the height
-    above `limit` in that case and the rest unplaced.
+    Buffers with an offset of 0 or more stay there and must come first in the order; the others
+    have -1. `pool[:end]` is in use. Stops once a buffer would end above `limit`, or when the
+    pool is too small: the caller then gives a larger copy and goes on where it stopped.
+
+    Returns:
+        (DONE, ABOVE or FULL; position in the order; end of the pool).
     """
-    leaves = 1
-    while leaves < count:
-        leaves *= 2
-    base = np.zeros(4 * leaves, dtype=np.int64)
-    room = np.zeros(4 * leaves, dtype=np.int64)
-    used = np.zeros(4 * leaves, dtype=np.int64)
-    free = np.full(64, -1, dtype=np.int64)
-    pool = np.empty(16 * len(size) + 64, dtype=np.int64)
-    nodes = np.empty(256, dtype=np.int64)
-    heap = np.empty((256, 3), dtype=np.int64)
-    offsets = np.zeros(len(size), dtype=np.int64)
-    end = height = 0
-    for b in order:
+    for j in range(at, len(order)):
+        b = order[j]
         own, total = list_nodes(first[b], last[b], leaves, nodes)
-        if fixed[b] >= 0:
-            offset = fixed[b]
-        else:
-            offset = lowest_gap(
-                pool, base, used, nodes, own, total, leaves, size[b], align[b], best, heap
-            )
+        offset = offsets[b]
+        if offset < 0:
+            offset = gap(pool, lists, nodes, own, total, leaves, size[b], align[b], best, found)
         offsets[b] = offset
-        height = max(height, offset + size[b])
-        if height > limit:
-            break
-        for j in range(own + total):
-            # touch of every node listed, then cover of the range's own nodes
-            node = nodes[j] if j < total else 2 * leaves + nodes[j - total]
-            if used[node] + 2 > room[node]:
-                pool, end = grow(pool, base, room, free, end, node)
-            add(pool, base, used, node, offset, offset + size[b])
-    return offsets, height
+        if offset + size[b] > limit:
+            return ABOVE, j, end
+        # touch of every node listed, then cover of the range's own nodes
+        for i in range(own):
+            nodes[total + i] = 2 * leaves + nodes[i]
+        for i in range(total + own):
+            node = nodes[i]
+            if lists[node, USED] + 2 > lists[node, ROOM]:
+                grown = grow(pool, lists, free, end, node)
+                if grown < 0:
+                    # `b` has its offset; what was added of it is added again, which is no harm.
+                    return FULL, j, end
+                end = grown
+            add(pool, lists, node, offset, offset + size[b])
+    return DONE, len(order), end

@@ -50,7 +50,7 @@ from peakfold.packing.kernels.cells import (
     put,
     undo,
 )
-from peakfold.packing.kernels.jit import kernel
+from peakfold.packing.kernels.jit import inner, kernel
 
 REFUTED, SOLVED, PAUSED, GROW = 0, 1, 2, 3
 LOWEST, TIGHTEST, FITTING, BACKWARD = 0, 1, 2, 4
@@ -60,7 +60,7 @@ FRAME = 9
 P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
 
 
-@kernel
+@inner
 def mix(x):  # type: ignore[no-untyped-def]
     """A 64-bit finaliser (the constants of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -68,7 +68,7 @@ def mix(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(31))
 
 
-@kernel
+@inner
 def signature(g, s):  # type: ignore[no-untyped-def]
     """Two hashes of all that the future of the current part of time depends on.
 
@@ -84,7 +84,7 @@ def signature(g, s):  # type: ignore[no-untyped-def]
     return np.int64(one), np.int64(two)
 
 
-@kernel
+@inner
 def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
     """Whether every section of b has room for all its rest above `low` of b."""
     limit = s[CAPACITY] - s[VARS + b]
@@ -94,7 +94,7 @@ def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@inner
 def tightest(s, rule):  # type: ignore[no-untyped-def]
     """The section with least slack, the lowest among equals; the first or, BACKWARD, the last."""
     best, lowest, found = FAR, FAR, -1
@@ -110,7 +110,7 @@ def tightest(s, rule):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel
+@inner
 def walls(g, s, b):  # type: ignore[no-untyped-def]
     """How many ends of the lifetime of b meet a higher floor: 2 means that b fills a valley."""
     left, right, low = g[g[LEFT] + b], g[g[RIGHT] + b], s[VARS + b]
@@ -122,7 +122,7 @@ def walls(g, s, b):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel
+@inner
 def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
     """Whether b may be chosen and comes before `found`: lower first, then by walls or key."""
     if s[s[KIND] + b] != OPEN:
@@ -139,7 +139,7 @@ def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
     return s[VARS + b] == s[VARS + found] and s[s[KEY] + b] < s[s[KEY] + found]
 
 
-@kernel
+@inner
 def choose(g, s, rule):  # type: ignore[no-untyped-def]
     """The buffer to branch on, or -1 if none is open.
 
@@ -191,7 +191,7 @@ def split(s, pend):  # type: ignore[no-untyped-def]
         next_part(s, pend)
 
 
-@kernel
+@inner
 def next_part(s, pend):  # type: ignore[no-untyped-def]
     """Go to the next pending part of time; False if there is none.
 
@@ -206,7 +206,7 @@ def next_part(s, pend):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@inner
 def backtrack(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     """Undo to the last decision with an untried side and take it; False if there is none."""
     s[SPLIT] = 0
@@ -226,7 +226,7 @@ def backtrack(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel
+@inner
 def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
     """Decide one buffer; False on contradiction (the caller backtracks)."""
     while True:

@@ -25,10 +25,10 @@ from peakfold.packing.kernels.cells import (
     K,
     lift,
 )
-from peakfold.packing.kernels.jit import kernel
+from peakfold.packing.kernels.jit import inner, kernel
 
 
-@kernel
+@inner
 def sort_members(s, begin, stop, end):  # type: ignore[no-untyped-def]
     """Fill `pending` with the buffers of a section that can start below `end`, lowest first."""
     pending = s[PENDING]
@@ -46,7 +46,7 @@ def sort_members(s, begin, stop, end):  # type: ignore[no-untyped-def]
     return last
 
 
-@kernel
+@inner
 def room_above(g, s, begin, stop, rest):  # type: ignore[no-untyped-def]
     """Whether the buffers of a section that start at v or above fit below the capacity, for all v.
 
@@ -106,7 +106,7 @@ def next_sum(s, start):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel
+@inner
 def reach_sums(g, s, log, begin, stop, least):  # type: ignore[no-untyped-def]
     """Lift the buffers of a section to offsets that stacks of the others can reach.
 
@@ -138,7 +138,7 @@ def reach_sums(g, s, log, begin, stop, least):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@inner
 def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
     """The costly conclusions for section t; False on contradiction."""
     begin = s[MEMBER] + g[g[BASE] + t]
@@ -153,7 +153,7 @@ def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
     return reach_sums(g, s, log, begin, stop, least)
 
 
-@kernel
+@inner
 def level(g, s, t):  # type: ignore[no-untyped-def]
     """Where the next buffer of section t has to start, or -1 if there is choice."""
     if t < 0 or t >= g[K] or s[s[COUNT] + t] == 0:
@@ -162,7 +162,7 @@ def level(g, s, t):  # type: ignore[no-untyped-def]
     return limit if s[s[FLOOR] + t] == limit else -1
 
 
-@kernel
+@inner
 def settle_border(g, s, log, x):  # type: ignore[no-untyped-def]
     """Before and after section border x lies one level: what ends there needs what starts there.
 
