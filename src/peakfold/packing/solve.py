@@ -3,7 +3,7 @@
 In this order, each only while the height is above the bound (or the capacity):
 
 1. greedy planners in plain Python; small problems mostly end here and never import numba;
-2. compiled first fit in many orders, for problems with thousands of buffers;
+2. compiled first fit in many orders, then ruin and recreate, from hundreds of buffers on;
 3. the exact search: at the capacity, at the bound, then between the bound and the best;
 4. for pieces of partial height, which it does not take, a walk through orders of first fit.
 """
