@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from peakfold.planning import Summary as Summary
     from peakfold.reports.face import plan as plan
     from peakfold.reports.face import verify as verify
+    from peakfold.reports.handover import apply as apply
+    from peakfold.reports.handover import measure as measure
     from peakfold.reports.inspecting import cost as cost
     from peakfold.reports.inspecting import inspect as inspect
     from peakfold.reports.inspecting import load as load
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "cost": "reports.inspecting", "inspect": "reports.inspecting", "load": "reports.inspecting",
+    "apply": "reports.handover", "measure": "reports.handover",
     "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",

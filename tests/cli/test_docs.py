@@ -22,7 +22,7 @@ def flags_of(verb: str) -> set[str]:
     return {name for option in command.params for name in option.opts if name.startswith("-")}
 
 
-@pytest.mark.parametrize("verb", ["plan", "pack", "inspect", "compare"])
+@pytest.mark.parametrize("verb", ["plan", "pack", "inspect", "compare", "apply", "measure"])
 def test_every_option_is_described_and_none_is_invented(verb: str) -> None:
     table = PAGE.split(f"## Options of `{verb}`")[1].split("## ")[0]
     described = set(re.findall(r"`(-[-a-z]+)", table)) | set(re.findall(r", `(-[-a-z]+)", table))

@@ -29,6 +29,8 @@ VERBS: dict[str, str] = {
     "compare": "Models side by side, or one before and after a change.",
     "plan": "Plan a model's memory; show before, after and the proof.",
     "verify": "Check a plan against its model.",
+    "apply": "Write a plan into a file that a runtime obeys.",
+    "measure": "Run a model before and after, in a real runtime.",
     "fit": "Does it fit, and what would make it fit.",
     "lanes": "What running branches together costs in memory.",
     "pack": "Pack the buffers of a CSV file, no model needed.",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MODES = ("naive", "inplace", "share", "both", "arena")
 ORDERS = ("file", "best")
 SHARE = ("any", "equal", "nnvm")
+APPLY_TO = ("tflite", "c", "csv")
+RUNTIMES = ("tflm", "litert")
 INPUTS = ("external", "pinned", "reusable")
 OUTPUTS = ("pinned", "external")
 BY = ("op", "scope", "kind")

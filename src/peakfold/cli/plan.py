@@ -99,6 +99,7 @@ Strategies:
     help="Time for the search after the fast strategies.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of randomised search.")
+@click.option("--profile", metavar="FILE", help="Measured scratch, from measure --scratch.")
 @click.option("--trace", is_flag=True, help="Show the counters and the free box step by step.")
 @click.option("--svg", metavar="FILE", help="Write the 2-D memory map, before and after.")
 @click.option("--png", metavar="FILE", help="The same as a PNG (needs matplotlib).")

@@ -8,15 +8,16 @@ import click
 
 from peakfold.cli import options as opt
 from peakfold.cli.output import color, emit, width, working
-from peakfold.errors import InvalidPlan
+from peakfold.errors import InvalidPlan, UsageError
 
 if TYPE_CHECKING:
     from peakfold.reports.payload import CheckRecord
+    from peakfold.reports.results import VerifyReport
 
 
 @opt.verb("verify", example="peakfold verify model.onnx model.plan.json")
 @opt.model_argument
-@click.argument("plan", metavar="PLAN")
+@click.argument("plan", metavar="[PLAN]", required=False)
 @click.option(
     "--run",
     is_flag=True,
@@ -24,16 +25,21 @@ if TYPE_CHECKING:
 )
 @opt.json_option
 @opt.quiet_option
-def command(model: str, plan: str, run: bool, as_json: bool, quiet: bool) -> int:
+def command(model: str, plan: str | None, run: bool, as_json: bool, quiet: bool) -> int:
     """Check PLAN against MODEL, by code that shares nothing with the planner.
 
     MODEL is loaded with the numbers the plan records; the plan of another model is refused.
-    Exit code 5 means that a check failed.
+    Without PLAN the layout that a .tflite file carries is judged. Exit code 5 means that a
+    check failed.
     """
     from peakfold.reports import documents, face
     from peakfold.reports.payload import CheckRecord, to_json
     from peakfold.reports.results import VerifyReport
 
+    if plan is None:
+        if run:
+            raise UsageError("--run follows a plan", hint="name the plan's file")
+        return _file(model, as_json=as_json, quiet=quiet)
     try:
         with working("checking", quiet=quiet):
             report = face.verify(model, plan)
@@ -46,10 +52,23 @@ def command(model: str, plan: str, run: bool, as_json: bool, quiet: bool) -> int
             refusal = CheckRecord(name="plan is for this model", ok=False, detail=str(error))
             emit(to_json(documents.verify_document([refusal])))
         raise
+    return _say(report, as_json=as_json, where=plan)
+
+
+def _file(model: str, *, as_json: bool, quiet: bool) -> int:
+    """The layout a file carries itself."""
+    from peakfold.reports import handover
+
+    with working("checking", quiet=quiet):
+        report = handover.verify_file(model)
+    return _say(report, as_json=as_json, where=model)
+
+
+def _say(report: VerifyReport, *, as_json: bool, where: str) -> int:
     emit(report.to_json() if as_json else report.to_text(width=width(), color=color()))
     if not report.ok:
         failed = [check.name for check in report.document.checks if not check.ok]
-        raise InvalidPlan(f"failed: {', '.join(failed) or 'nothing was checked'}", where=plan)
+        raise InvalidPlan(f"failed: {', '.join(failed) or 'nothing was checked'}", where=where)
     return 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peakfold.analysis import Policies
+from peakfold.analysis.profile import Profile
 from peakfold.errors import UsageError
 from peakfold.packing import STRATEGIES
 from peakfold.packing.objects import OBJECT_STRATEGIES
@@ -41,6 +42,7 @@ class PlanOptions:
         budget: bytes the arena may take; `None` = no budget.
         time_limit: seconds for the search that follows the greedy packers.
         seed: of randomised search.
+        profile: measured facts of the model's ops.
         trace: keep the step table of the reference-counting planner.
         split: compute the first part of the network in bands of rows.
         train: plan a training step of the model: backward pass and optimizer.
@@ -66,6 +68,7 @@ class PlanOptions:
     time_limit: float = 5.0
     seed: int = 0
     trace: bool = False
+    profile: Profile | None = None
     train: Train | None = None
     split: Split | None = None
 
@@ -83,6 +86,11 @@ class PlanOptions:
         elif self.strategy != "best":
             raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
         _require(self.order, ORDERS, "order")
+        if self.profile is not None and self.profile.target != self.target:
+            raise UsageError(
+                f"the profile was measured for target {self.profile.target}",
+                hint=f"plan with --target {self.profile.target}",
+            )
         if self.order == "best" and self.lanes != 1:
             raise UsageError("lanes have an order of their own", hint="leave --order out")
         if self.lanes < 0 or self.added_edges < 0:

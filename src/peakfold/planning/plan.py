@@ -156,6 +156,8 @@ class Plan(_Record, frozen=True, kw_only=True):
     opaque: list[str]
     """Tensors whose size no graph states; they are outside the arena."""
     bodies: list[BodyPlan] = []
+    profile: dict[str, Count] = {}
+    """Measured scratch by op, that this plan was made for; bytes."""
     seed: int = 0
     lane: list[Count] = []
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""

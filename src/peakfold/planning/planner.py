@@ -168,10 +168,20 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         unsupported=unsupported(study.graph),
         opaque=[names(t) for t in sorted(study.index.opaque)],
         bodies=list(study.bodies),
+        profile=_measured(study),
         seed=study.options.seed,
         lane=list(study.running.lane),
         added=list(study.running.added),
     )  # fmt: skip
+
+
+def _measured(study: Study) -> dict[str, int]:
+    """Of the profile, what this graph has ops for."""
+    profile = study.options.profile
+    if profile is None:
+        return {}
+    here = {op.name for op in study.graph.ops}
+    return {name: size for name, size in sorted(profile.workspace.items()) if name in here}
 
 
 def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:

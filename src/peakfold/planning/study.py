@@ -14,6 +14,7 @@ from peakfold.analysis import (
     op_facts,
     slot_bytes,
 )
+from peakfold.analysis.profile import profiled
 from peakfold.ir import Graph, Op
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
@@ -128,6 +129,8 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
 
 def _facts(graph: Graph, op: Op, target: Target, options: PlanOptions) -> Facts:
     fact = op_facts(graph, op, target)
+    if options.profile is not None:
+        fact = profiled(fact, op, options.profile.workspace)
     # Where ops run in lanes, or objects are shared whole, nothing overlaps.
     wanted = options.overlap and options.lanes == 1
     return fact if wanted else replace(fact, overlap=())

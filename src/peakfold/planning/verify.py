@@ -15,6 +15,7 @@ import numpy as np
 
 from peakfold.analysis.facts import Facts, op_facts, unsupported
 from peakfold.analysis.index import is_opaque
+from peakfold.analysis.profile import profiled
 from peakfold.analysis.regions import slot_bytes
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.interval import Interval, union
@@ -85,7 +86,7 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
         target = load_target(plan.target)
     except UsageError as error:
         raise InvalidPlan(str(error)) from None
-    facts = tuple(op_facts(work, op, target) for op in work.ops)
+    facts = tuple(profiled(op_facts(work, op, target), op, plan.profile) for op in work.ops)
     case = Case(work, plan, facts, Places.of_plan(plan))
     done: list[Check] = []
     for name, rule in _RULES:

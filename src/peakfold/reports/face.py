@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from peakfold.analysis.profile import Profile, decode_profile
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
@@ -53,6 +54,8 @@ def plan(
         if name not in known:
             hint = f"known: {', '.join(sorted(known))}"
             raise UsageError(f"there is no option {name!r}", hint=hint)
+    if isinstance(options.get("profile"), str | Path):
+        options["profile"] = read_profile(options["profile"])
     if isinstance(options.get("budget"), str):
         options["budget"] = parse_size(options["budget"])
     result = make_plan(loaded.graph, PlanOptions(**options), loaded.bindings)
@@ -96,6 +99,18 @@ def _load_for(model: str | Path, plan: Plan) -> Loaded:
                 f"the plan is for another model: {error}", where=plan.graph.name
             ) from None
         raise
+
+
+def read_profile(path: str | Path) -> Profile:
+    """Read a profile file.
+
+    Raises:
+        UsageError: it cannot be read, or is none.
+    """
+    try:
+        return decode_profile(Path(path).read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read it: {error.strerror}", where=str(path)) from None
 
 
 def read_plan(path: str | Path) -> Plan:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Job:
         seeds: one run each, of inputs drawn from the seed; none = one run on what is there.
         dynamic: LiteRT only: indices of the tensors in its arena.
         builtin: LiteRT only: its plain kernels, not its default delegate.
+        build_only: build the interpreter, which allocates everything, and run nothing.
     """
 
     model: Path
@@ -46,6 +47,7 @@ class Job:
     runtime: str = "tflm"
     dynamic: tuple[int, ...] = ()
     builtin: bool = True
+    build_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,7 @@ def _request(job: Job, store: Path) -> dict[str, Any]:
     return {
         "runtime": job.runtime, "model": str(Path(job.model).resolve()), "arena": job.arena,
         "inputs": job.inputs, "results": job.results, "seeds": job.seeds,
-        "dynamic": job.dynamic, "builtin": job.builtin,
+        "dynamic": job.dynamic, "builtin": job.builtin, "build_only": job.build_only,
         "outputs": str(store) if job.seeds else None,
     }  # fmt: skip
 
@@ -169,40 +171,37 @@ def _read(store: Path, job: Job) -> tuple[tuple[NDArray[Any], ...], ...]:
         )
 
 
-def smallest_arena(job: Job, low: int, high: int, step: int = 16) -> int:
+def smallest_arena(job: Job, guess: int, enough: int, step: int = 16) -> int:
     """The smallest arena, a multiple of `step`, in which the interpreter builds and runs.
 
     Args:
         job: the run; its own arena is ignored.
-        low: bytes that may be too few; tried first, as the usual answer.
-        high: bytes that are enough.
+        guess: bytes; where this is the answer, one look at it and the step below proves it.
+        enough: bytes that are enough.
         step: resolution in bytes.
 
     Raises:
-        RunFailed: not even `high` bytes are enough.
+        RunFailed: not even `enough` bytes are enough.
     """
 
-    def fits(arena: int) -> bool:
-        try:
-            run(Job(job.model, arena, job.inputs, job.results))
-        except RunFailed:
-            return False
-        return True
+    def fitting(arenas: Sequence[int]) -> list[bool]:
+        jobs = [replace(job, arena=arena, seeds=(), build_only=True) for arena in arenas]
+        return [isinstance(outcome, Outcome) for outcome in run_all(jobs)]
 
-    first = -(-low // step) * step
-    if fits(first):
-        below, enough = first - step, first
-        if not fits(below):
-            return enough
-        below, enough = 0, below
-    else:
-        below, enough = first, -(-high // step) * step
-        if not fits(enough):
-            raise RunFailed(f"{high} bytes of arena are not enough", where=str(job.model))
-    while enough - below > step:
-        middle = (below + enough) // (2 * step) * step
-        below, enough = (below, middle) if fits(middle) else (middle, enough)
-    return enough
+    first, top = -(-guess // step), -(-enough // step)
+    low, high = 0, top  # low does not fit, high does
+    looks = sorted({max(first - 1, 1), first, *(first + 2**n for n in range(0, 24, 2)), top})
+    while True:
+        looks = [at for at in looks if low < at <= top]
+        fits = fitting([at * step for at in looks])
+        if not any(fits) and high == top and looks[-1] == top:
+            raise RunFailed(f"{enough} bytes of arena are not enough", where=str(job.model))
+        for at, fit in zip(looks, fits, strict=True):
+            low, high = (low, min(high, at)) if fit else (max(low, at), high)
+        if high - low <= 1:
+            run(replace(job, arena=high * step, seeds=()))  # and it runs there, too
+            return high * step
+        looks = sorted({low + (high - low) * n // 13 for n in range(1, 13)} - {low, high})
 
 
 def equal_outputs(a: Outcome, b: Outcome) -> bool:

@@ -24,13 +24,15 @@ class Applied:
     Attributes:
         data: its bytes.
         head: bytes of the arena head it will need, by the model of the allocator.
-        unplanned: the same for the file with the same constants folded, and no plan.
+        plain: the file with the same constants folded, and no plan.
+        unplanned: bytes of its head.
         obeys: whether it carries the plan; false when the interpreter's own is no worse, so that
             the file was left as the interpreter would have it.
     """
 
     data: bytes
     head: int
+    plain: bytes
     unplanned: int
     obeys: bool
 
@@ -59,8 +61,30 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
     plain, planned = rewrite_all(data, edits, str(path))
     before, after = _head(parse_model(plain)), _head(parse_model(planned))
     if after > before:
-        return Applied(plain, before, before, obeys=False)
-    return Applied(planned, after, before, obeys=True)
+        return Applied(plain, before, plain, before, obeys=False)
+    return Applied(planned, after, plain, before, obeys=True)
+
+
+def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Applied:
+    """A file that means the same, with what it already carries.
+
+    Args:
+        path: the file.
+        graph: as loaded from it.
+        fold_weights: compute half-precision weights, and whatever else needs no input.
+
+    Raises:
+        ModelError: the file holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
+    data = path.read_bytes()
+    edit = Edit()
+    if fold_weights:
+        names = names_of_model(read_tflite(path))
+        edit = Edit(order=_kept(replay(graph, ["fold-weights"]), names))
+    written = rewrite_all(data, [edit], str(path))[0]
+    before, after = _head(parse_model(data)), _head(parse_model(written))
+    return Applied(written, after, data, before, obeys=False)
 
 
 def _check(plan: Plan) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 from peakfold.errors import RunFailed
-from peakfold.runtimes.tflite.one_op import measure_need
+from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
+from peakfold.runtimes.tflite.one_op import measure_need, own_bytes, single
 from peakfold.runtimes.tflite.schema import (
     Model,
+    Signature,
     dims,
     indices,
     operator_name,
+    pack_model,
     tensor_width,
     type_names,
 )
@@ -39,6 +45,35 @@ def table_scratch(model: Model, target: str = "tflm") -> Sizes:
                 operator_name(model, op), inputs, [o for o in outputs if o is not None]
             )
     return sizes
+
+
+def measured_scratch(model: Model) -> dict[tuple[int, int], int | None]:
+    """Bytes of scratch of every operator, each run alone; `None` where it cannot be.
+
+    Buffers are counted as the interpreter pads them.
+    """
+    alone: dict[tuple[int, int], Model] = {}
+    found: dict[tuple[int, int], int | None] = {}
+    with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
+        jobs = []
+        for number, graph in enumerate(model.subgraphs):
+            for at in range(len(graph.operators or ())):
+                found[number, at] = None
+                try:
+                    made = single(model, number, at)
+                except RunFailed:
+                    continue
+                path = Path(folder) / f"{number}-{at}.tflite"
+                path.write_bytes(pack_model(made))
+                alone[number, at] = made
+                shape = Signature.of(made)
+                arena = min(8 * own_bytes(made) + (8 << 20), 1 << 30)
+                jobs.append(Job(path, arena, shape.inputs, shape.results, build_only=True))
+        for (where, made), outcome in zip(alone.items(), run_all(jobs), strict=True):
+            if isinstance(outcome, Outcome):
+                left = outcome.head - own_bytes(made)
+                found[where] = left if left >= 0 else None
+    return found
 
 
 def known_scratch(model: Model, target: str = "tflm") -> dict[tuple[int, int], tuple[int, ...]]:

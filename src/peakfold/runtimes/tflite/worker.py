@@ -100,7 +100,7 @@ def run_tflm(request: dict[str, Any]) -> dict[str, Any]:
             outputs[f"{run}/{at}"] = np.array(made.get_output(at))
     if request.get("outputs"):
         _save(request["outputs"], outputs)
-    if not request["seeds"]:
+    if not request["seeds"] and not request.get("build_only"):
         made.invoke()
     with captured() as said:
         made.print_allocations()
@@ -142,6 +142,8 @@ def _span(made: Any, tensors: list[int]) -> int:  # noqa: ANN401 - LiteRT's inte
             view = made.tensor(index)()
         except ValueError:
             continue  # a tensor that delegates or kernels never allocate
+        if not isinstance(view, np.ndarray):
+            continue  # a resource
         address = view.__array_interface__["data"][0]
         low, high = min(low, address), max(high, address + view.nbytes)
     return max(high - low, 0)

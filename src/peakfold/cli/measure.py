@@ -1,0 +1,86 @@
+"""`peakfold measure`: before and after, in a runtime that really executes the model."""
+
+from __future__ import annotations
+
+import click
+
+from peakfold.cli import options as opt
+from peakfold.cli.group import say_error
+from peakfold.cli.output import Outputs, color, emit, width, working
+from peakfold.errors import InvalidPlan, UsageError
+
+
+@opt.verb("measure", example="peakfold measure model.tflite --runtime tflm --self-check")
+@opt.model_argument
+@click.argument("plan", metavar="[PLAN]", required=False)
+@click.option(
+    "--runtime",
+    type=click.Choice(opt.RUNTIMES),
+    default="tflm",
+    show_default=True,
+    help="tflm obeys order and offsets; litert the order only.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(opt.ORDERS),
+    default="best",
+    show_default=True,
+    help="Of the plan that is made when none is given.",
+)
+@click.option("--fold-weights", is_flag=True, help="Widen half-precision weights first.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Of the plan that is made when none is given.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Runs compared, each on other inputs; default 3, and 20 for models that keep state.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Of the first run's inputs.")  # fmt: skip
+@click.option("--self-check", is_flag=True, help="Also run files that are wrong on purpose.")
+@click.option("--scratch", is_flag=True, help="Measure the scratch of every op instead.")
+@click.option("-o", "--output", metavar="FILE", help="Where --scratch writes the profile.")
+@opt.json_option
+@opt.force_option
+@opt.quiet_option
+def command(
+    model: str, plan: str | None, runtime: str, order: str, fold_weights: bool,
+    time_limit: float, runs: int | None, seed: int, self_check: bool, scratch: bool,
+    output: str | None, as_json: bool, force: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Run MODEL without and with PLAN, and say what was measured.
+
+    Without PLAN the model is planned first, for the runtime's rules. Outputs, and the results of
+    all operators on the way, are compared bit for bit. Exit code 5: the plan was not obeyed, a
+    result differs, or a wrong file was not rejected.
+    """
+    if output is not None and not scratch:
+        raise UsageError("-o goes with --scratch", hint="stdout holds what was measured")
+    outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
+    from peakfold.reports import handover
+
+    if scratch:
+        with working("measuring", quiet=quiet):
+            profile = handover.measure_scratch(model, runtime=runtime)
+        if outputs.wants("profile"):
+            outputs.write({"profile": profile.encode()}, quiet=quiet)
+        if as_json or not outputs.wants("profile"):
+            emit(profile.to_json() if as_json else profile.to_text(width=width(), color=color()))
+        return 0
+    with working("running", quiet=quiet):
+        report = handover.measure(
+            model, plan, runtime=runtime, order=order, fold_weights=fold_weights,
+            time_limit=time_limit, runs=runs, seed=seed, self_check=self_check,
+        )  # fmt: skip
+    emit(report.to_json() if as_json else report.to_text(width=width(), color=color()))
+    if not report.ok:
+        say_error(f"{model}: the plan was not obeyed, a result differs, or a check failed")
+        return InvalidPlan.exit_code
+    return 0

@@ -1,0 +1,137 @@
+"""A plan as a C header: sizes and offsets as constants, with checks the compiler makes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from peakfold.planning import Plan
+
+_GUARD = "PEAKFOLD_PLAN_H_"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tensor, scratch or copy in the arena; steps are half-open, offsets and sizes bytes."""
+
+    name: str
+    what: str
+    offset: int
+    size: int
+    start: int
+    stop: int
+
+
+def rows_of(plan: Plan, ops: tuple[str, ...] = ()) -> list[Row]:
+    """What lies in the arena, by offset, then by first step.
+
+    Args:
+        plan: the plan.
+        ops: names of the ops, for scratch; positions stand in for missing ones.
+    """
+    rows: list[Row] = []
+    for buffer in plan.buffers:
+        start = min(piece.start for piece in buffer.live)
+        stop = max(piece.stop for piece in buffer.live)
+        if buffer.what == "workspace":
+            at = buffer.op or 0
+            name = ops[at] if at < len(ops) else f"op {at}"
+            rows.append(Row(name, "workspace", buffer.offset, buffer.size, start, stop))
+            continue
+        rows += [
+            Row(place.tensor, buffer.what, buffer.offset + place.offset, place.nbytes, start, stop)
+            for place in buffer.tensors
+        ]
+    return sorted(rows, key=lambda row: (row.offset, row.start, row.name))
+
+
+def plan_csv(plan: Plan, ops: tuple[str, ...] = ()) -> str:
+    """The same as a table: ``id,what,lower,upper,size,offset``.
+
+    Steps ``[lower, upper)`` are those of the whole buffer that a tensor lies in.
+    """
+    lines = ["id,what,lower,upper,size,offset"]
+    for row in rows_of(plan, ops):
+        name = (
+            '"' + row.name.replace('"', '""') + '"' if set(row.name) & set(',"\n\r') else row.name
+        )
+        lines.append(f"{name},{row.what},{row.start},{row.stop},{row.size},{row.offset}")
+    return "\n".join(lines) + "\n"
+
+
+def c_header(plan: Plan, ops: tuple[str, ...] = ()) -> str:
+    """A header for C99, C11 and C++: arena size, alignment, an offset and a size per tensor.
+
+    Names are made legal identifiers, distinct without regard to case; the tensor's own name
+    stands in a comment beside it.
+    """
+    rows, align = rows_of(plan, ops), plan.policies.align
+    ids = _identifiers([f"{row.what}_{row.name}" if row.what != "tensor" else row.name
+                        for row in rows])  # fmt: skip
+    body = [
+        f"/* Memory plan of {_comment(plan.graph.name)}, made by peakfold {plan.version}.",
+        f" * Target {plan.target}; {len(rows)} tensors and scratch buffers in one arena. */",
+        f"#ifndef {_GUARD}",
+        f"#define {_GUARD}",
+        "",
+        f"#define PEAKFOLD_ARENA_BYTES {plan.arena_bytes}u",
+        f"#define PEAKFOLD_ARENA_ALIGN {align}u",
+        f"#define PEAKFOLD_TENSORS {len(rows)}u",
+        "",
+        "/* Bytes from the arena's first byte, and of the tensor. */",
+    ]
+    for row, name in zip(rows, ids, strict=True):
+        body += [
+            f"#define PEAKFOLD_OFFSET_{name} {row.offset}u  /* {_comment(row.name)} */",
+            f"#define PEAKFOLD_SIZE_{name} {row.size}u",
+        ]
+    body += ["", *_asserts(ids), "", f"#endif /* {_GUARD} */", ""]
+    return "\n".join(body)
+
+
+def _asserts(ids: list[str]) -> list[str]:
+    """Checks at compile time, in C++11, in C11, and in C99 by an array of negative size."""
+    checks = [
+        f'PEAKFOLD_ASSERT({name}, PEAKFOLD_OFFSET_{name} + PEAKFOLD_SIZE_{name} '
+        f'<= PEAKFOLD_ARENA_BYTES);'
+        for name in ids
+    ]  # fmt: skip
+    return [
+        "#if defined(__cplusplus) && __cplusplus >= 201103L",
+        "#define PEAKFOLD_ASSERT(name, ok) static_assert(ok, #name)",
+        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
+        "#define PEAKFOLD_ASSERT(name, ok) _Static_assert(ok, #name)",
+        "#else",
+        "#define PEAKFOLD_ASSERT(name, ok) typedef char peakfold_assert_##name[(ok) ? 1 : -1]",
+        "#endif",
+        "",
+        "PEAKFOLD_ASSERT(align, (PEAKFOLD_ARENA_ALIGN & (PEAKFOLD_ARENA_ALIGN - 1u)) == 0u);",
+        *checks,
+    ]
+
+
+def _identifiers(names: list[str]) -> list[str]:
+    """Legal and distinct: anything else becomes an underscore, a repeated name gets a number.
+
+    Example:
+        >>> _identifiers(["conv/1", "conv_1", "x"])
+        ['CONV_1', 'CONV_1_2', 'X']
+    """
+    made: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "TENSOR"
+        stem = stem[:120]
+        unique, number = stem, 1
+        while unique in taken:
+            number += 1
+            unique = f"{stem}_{number}"
+        taken.add(unique)
+        made.append(unique)
+    return made
+
+
+def _comment(text: str) -> str:
+    """Text that cannot end its comment, begin a line, or form a trigraph."""
+    safe = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    return safe.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").rstrip("\\")
