@@ -54,9 +54,14 @@ class _Arguments:
 
 
 class GraphBuilder:
-    """Grows a graph call by call."""
+    """Grows a graph call by call.
 
-    def __init__(self) -> None:
+    Args:
+        changeable: roles of static tensors that the program may write in place.
+    """
+
+    def __init__(self, changeable: frozenset[Role] = frozenset({Role.STATE})) -> None:
+        self._changeable = changeable
         self._tensors: dict[str, Tensor] = {}
         self._ops: list[Op] = []
         self._inputs: list[str] = []
@@ -90,7 +95,7 @@ class GraphBuilder:
         self._declared[place] = name
         if role is Role.INPUT:
             self._inputs.append(name)
-        if role is Role.STATE:
+        if role in self._changeable:
             self._state[place.storage] = name
 
     def declare_packed(self, packed: object, tensors: Iterable[Ref], names: Iterable[str]) -> None:
@@ -110,6 +115,15 @@ class GraphBuilder:
         new, old = place_of(result).storage, self._root(place_of(source).storage)
         if new != old:
             self._same_storage[new] = old
+
+    def name_of(self, key: Hashable) -> str | None:
+        """The name of a value as it was last made, or `None` for a stranger."""
+        return self._name.get(key)
+
+    @property
+    def calls(self) -> int:
+        """Ops so far."""
+        return len(self._ops)
 
     def knows(self, key: Hashable) -> bool:
         """Whether a value of this key exists."""

@@ -11,19 +11,23 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_rnn import lstm, takes_onednn
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
+from peakfold.frontends.torch_trace import Recorder, declare_module
+from peakfold.frontends.torch_values import Ref
+from peakfold.ir import Graph, Role
 from peakfold.ir.run import Run, Steps
 
 Loss = Callable[[Any], torch.Tensor]
@@ -43,6 +47,19 @@ FORMS: Mapping[str, Mapping[str, bool]] = {
 }  # fmt: skip
 DEVICES = ("cpu", "cuda")
 ATTENTION = ("as-is", "fused", "math")
+
+
+class Watcher(Protocol):
+    """Who is told what a step is doing."""
+
+    def begin(self, phase: str) -> None:
+        """A phase begins."""
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """These living tensors have a role."""
+
+    def mark_saved(self) -> None:
+        """What the forward pass made and still holds is saved for the backward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +191,117 @@ def _steps(
     return Steps(first, steady, options.notes())
 
 
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """One steady training step as a graph.
+
+    Attributes:
+        graph: forward, backward and optimizer ops in the order they ran; parameters, states and
+            optimizer states are static and written in place, gradients of parameters have the
+            role `gradient`.
+        phases: phase and the op with which it begins.
+    """
+
+    graph: Graph
+    phases: tuple[tuple[str, int], ...]
+
+
+class _Marker:
+    """Takes the place of a storage tracker: what is marked becomes a role in the graph."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self._builder = builder
+        self.phases: list[tuple[str, int]] = []
+        self.gradients: set[str] = set()
+
+    def begin(self, phase: str) -> None:
+        self.phases.append((phase, self._builder.calls))
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        for tensor in tensors if role == "gradient" else ():
+            name = self._builder.name_of(id(tensor))
+            if name is not None:
+                self.gradients.add(name)
+
+    def mark_saved(self) -> None:
+        """Lifetimes follow from the graph."""
+
+
+def step_graph(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, names: Sequence[str] = (),
+) -> StepGraph:  # fmt: skip
+    """The graph of a steady training step, recorded while it runs on fake tensors.
+
+    Args:
+        module: any module; it is left as it is.
+        args: positional example inputs.
+        kwargs: keyword ones.
+        options: of the step.
+        names: what the tensors among the inputs are called.
+
+    Raises:
+        UsageError: nothing to train, or an unknown option.
+        ModelError: the step failed; names the module and the line.
+
+    Example:
+        >>> step = step_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> [t.role.value for t in step.graph.tensors if t.name == "weight"], step.graph.outputs
+        (['parameter'], ())
+    """
+    options = options or StepOptions()
+    mode = fake_mode()
+    copied = fake_module(module, mode)
+    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    with undisturbed(), mode, warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        inputs = tree_map(_leaf, inputs)
+        optimizer = options.make(copied.parameters())
+        scopes = ScopeTracker(copied)
+        builder = GraphBuilder(_TRAINED)
+        marker = _Marker(builder)
+        try:
+            with scopes, _kernels(options, fake=True):
+                # The first step makes the optimizer's state.
+                one_step(copied, inputs, options, optimizer, _Marker(GraphBuilder()))
+            _declare(builder, copied, inputs, optimizer, names)
+            with scopes, _kernels(options, fake=True), Recorder(builder, lambda: scopes.scope):
+                one_step(copied, inputs, options, optimizer, marker)
+        except PeakfoldError:
+            raise
+        except Exception as error:
+            raise _failure(module, scopes, error, "trace") from None
+        graph = builder.finish(type(module).__name__, (), "torch")
+    return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
+
+
+_TRAINED = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
+
+
+def _declare(
+    builder: GraphBuilder, module: torch.nn.Module, inputs: Any,
+    optimizer: torch.optim.Optimizer, names: Sequence[str],
+) -> None:  # fmt: skip
+    declare_module(builder, module)
+    called = {id(p): name for name, p in module.named_parameters()}
+    for parameter, entry in optimizer.state.items():
+        for key, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                name = f"{called.get(id(parameter), 'parameter')}.{key}"
+                builder.declare(Ref(id(value), value), name, Role.OPTIMIZER_STATE)
+    for at, value in enumerate(_tensors(inputs)):
+        name = names[at] if at < len(names) else f"input{at}"
+        builder.declare(Ref(id(value), value), name, Role.INPUT)
+
+
+def _with_gradients(graph: Graph, gradients: set[str]) -> Graph:
+    tensors = tuple(
+        replace(t, role=Role.GRADIENT) if t.name in gradients and t.role is Role.ACTIVATION else t
+        for t in graph.tensors
+    )
+    return replace(graph, tensors=tensors)
+
+
 def _leaf(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
@@ -199,7 +327,7 @@ def _state(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def one_step(
     module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    optimizer: torch.optim.Optimizer, tracker: StorageTracker,
+    optimizer: torch.optim.Optimizer, tracker: Watcher,
 ) -> None:  # fmt: skip
     """One step, phases told to the tracker.
 

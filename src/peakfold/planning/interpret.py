@@ -106,6 +106,7 @@ class Interpreter:
             self._space(scratch).write(scratch.address, scratch.nbytes, f"workspace of op {at}")
         for name in self.graph.ops[at].writes:
             self._change(at, name)
+        self._updated(at, written)
         for name, where in places.items():
             if where.space >= 0:
                 if where.space in self.owned:
@@ -113,6 +114,19 @@ class Interpreter:
                 self.owned.add(where.space)
             self._write(name, where)
         return None
+
+    def _updated(self, at: int, written: list[str]) -> None:
+        """Results that are views of a variable the op wrote hold what it wrote."""
+        op = self.graph.ops[at]
+        for name in op.results if op.writes else ():
+            here = self.places.of.get(name)
+            if name in written or here is None:
+                continue
+            for root in op.writes:
+                base = self.places.of.get(root)
+                if base is not None and base.space == here.space and here.overlaps(base):
+                    label = f"{root} as op {at} wrote it"
+                    self.content[name] = [Part(label, here.address - base.address, here.nbytes)]
 
     def _change(self, at: int, name: str) -> None:
         """A variable has a new value; views of it that are still read hold the wrong one."""

@@ -131,7 +131,10 @@ class _Builder:
         count = len(index.graph.tensors)
         self.result = Storages([-1] * count, [0] * count)
         # A view of a variable would change with it, so it is a copy where anything writes it.
-        self.changing = {index.id_of[n] for op in index.graph.ops for n in op.writes}
+        self.changing: dict[int, list[int]] = {}
+        for step, op in enumerate(schedule.order):
+            for name in index.graph.ops[op].writes:
+                self.changing.setdefault(index.id_of[name], []).append(step)
         # Members whose value may still be needed, per storage: dead ones are dropped as we go,
         # so that a chain of n in-place ops costs n checks and not n squared.
         self.pending: list[list[int]] = []
@@ -186,9 +189,7 @@ class _Builder:
             tensor, host = self.index.id_of[name], self.index.id_of[source]
             if self.result.of[tensor] >= 0 or host in self.index.opaque:
                 continue
-            if host in self.changing:
-                continue
-            if tensor in self.aliasing.copied:
+            if tensor in self.aliasing.copied or not self._stays(op, tensor, host):
                 continue
             if self.result.of[host] < 0:
                 self._own(host, True)  # a parameter: its bytes are nobody's arena
@@ -196,6 +197,39 @@ class _Builder:
                 continue
             self._join(tensor, host, view.offset)
             self.result.aliases.append(Alias(op, tensor, host, "view"))
+
+    def _stays(self, op: int, tensor: int, host: int) -> bool:
+        """Whether a view keeps its value: nothing writes the variable behind it while it is read.
+
+        An op that writes the variable through this very view (an update in place) may be its
+        last reader.
+        """
+        owner = self.result.of[host]
+        behind = [host] if owner < 0 else self.result.members[owner]
+        roots = [root for root in behind if root in self.changing] if self.changing else []
+        if not roots:
+            return True
+        if self.guard is not None:
+            return False
+        born, last = self.schedule.step[op], self.schedule.last_use[tensor]
+        for root in roots:
+            for step in self.changing[root]:
+                if born < step < last or (step == last > born and not self._updates(step, tensor)):
+                    return False
+        return True
+
+    def _updates(self, step: int, tensor: int) -> bool:
+        """Whether the op of a step gives back this operand, all of it, as its result."""
+        if step >= len(self.schedule.order):
+            return False
+        op = self.schedule.order[step]
+        record, name = self.index.graph.ops[op], self.index.name(tensor)
+        return any(
+            record.inputs[view.input] == name and view.offset == 0
+            and self.index.nbytes[self.index.id_of[record.outputs[view.output]]]
+            == self.index.nbytes[tensor]
+            for view in self.facts[op].views
+        )  # fmt: skip
 
     def _may_view(self, tensor: int, host: int, at: int) -> bool:
         storage = self.result.of[host]
