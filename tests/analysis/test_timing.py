@@ -13,12 +13,14 @@ import pytest
 
 import peakfold
 from peakfold.analysis import cost_of
+from peakfold.analysis.groups import _GROUP_OF, group_of
 from peakfold.analysis.latency import estimate
 from peakfold.analysis.timing import Timing, measured_share, timing
 from peakfold.analysis.works import tasks_of
 from peakfold.device import Check, Device, Group, Latency, device_names, load_device, read_device
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, parse_graph
+from peakfold.ops import KINDS
 from tests.analysis.onnx_cases import graph_of, values, zeros
 
 from .test_cost_onnx import loop_body
@@ -124,6 +126,42 @@ def test_groups_of_convolutions(shape: tuple[int, int, int, int]) -> None:
     groups, cin, cout, k = shape
     assert task.weights == cout * cin // groups * k * k
     assert task.elements == cin * 56 * 56 + cout * (57 - k) ** 2
+
+
+def test_the_table_of_groups_has_only_kinds_there_are_and_groups_there_are() -> None:
+    assert set(_GROUP_OF) <= set(KINDS)
+    assert set(_GROUP_OF.values()) <= set(get_args(Group))
+
+
+@pytest.mark.parametrize(
+    ("line", "group"),
+    [("parameter w: float32[8,3,3,4]\ny: float32[1,9,9,8] = conv_2d(x, w)", "stem"),
+     ("parameter w: float32[8,3,3,5]\ny: float32[1,9,9,8] = conv_2d(x, w)", "conv"),
+     ("parameter w: float32[8,1,1,9]\ny: float32[1,9,9,8] = conv_2d(x, w)", "pointwise"),
+     ("parameter w: float32[1,3,3,9]\ny: float32[1,9,9,9] = depthwise_conv_2d(x, w)",
+      "depthwise"),
+     ("parameter w: float32[9,9]\nparameter b: float32[9]\n"
+      "y: float32[1,9,9,9] = addmm(b, x, w)", "matmul"),
+     ("y: float32[1,9,9,9] = matmul(x, x)", "bmm"),
+     ("z: float32[1,9,9,9] = relu(x)\ny: float32[1,9,9,9] = matmul(x, z)", "bmm"),
+     ("y: float32[1,9,9,9] = sdpa(x, x, x)", "attention"),
+     ("y: float32[1,9,9,9] = reduction(x)", "reduce"),
+     ("y: float32[1,9,9,9] = max_pool_2d(x)", "reduce"),
+     ("y: float32[1,9,9,9] = stranger(x)", "elementwise")],
+)  # fmt: skip
+def test_groups_of_other_front_ends(line: str, group: str) -> None:
+    graph = parse_graph(f"peakfold-graph 1\ninput x: float32[1,9,9,9]\n{line}\noutput y")
+    assert group_of(graph.ops[-1], graph) == group
+
+
+def test_a_training_step_has_a_bound_only() -> None:
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: float32[4,4]\ninput d: float32[4,4]\n"
+        "y: float32[4,4] = relu_grad(d, x)\noutput y"
+    )
+    found = on(graph, device_with(fit()))
+    assert found.estimate is None
+    assert found.why_not == "roofline only: the measurements are of inference"
 
 
 def test_tasks_of_other_ops() -> None:

@@ -6,17 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from peakfold.analysis.batches import BatchPoint, sweep, turning_batch
 from peakfold.analysis.cost import Cost
 from peakfold.analysis.latency import Estimate, estimate
-from peakfold.analysis.roofline import (
-    BatchPoint,
-    Bound,
-    Roofline,
-    Work,
-    roofline,
-    sweep,
-    turning_batch,
-)
+from peakfold.analysis.roofline import Bound, Roofline, Work, roofline
 from peakfold.analysis.works import Task, tasks_of
 from peakfold.device import Device, Latency
 from peakfold.errors import UsageError
@@ -24,6 +17,8 @@ from peakfold.ir import Graph
 
 # A batch so many times below or above the measured ones is told as extrapolated.
 _NEAR = 8
+# Kinds of a backward pass and of an optimizer.
+_TRAINING = ("_grad", "_backward", "_step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +179,8 @@ def _fit(
     """The latency model to use, or why none is."""
     if not device.latency:
         return None, "roofline only: no measurements of this device"
+    if any(task.work.kind.endswith(_TRAINING) for task in tasks):
+        return None, "roofline only: the measurements are of inference"
     macs = sum((task.work.macs or 0) * task.work.runs for task in tasks)
     floating = sum((task.work.macs or 0) * task.work.runs for task in tasks if task.floating)
     if 2 * floating < macs:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from peakfold.analysis.cost import Cost, OpCost, runs
+from peakfold.analysis.groups import group_of
 from peakfold.analysis.roofline import Work
 from peakfold.analysis.traffic import data_operands
 from peakfold.device import Group
 from peakfold.errors import UsageError
 from peakfold.ir import DTYPES, Graph, Op, Tensor
 from peakfold.ir.types import OPAQUE
-from peakfold.ops import lookup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,75 +124,3 @@ def _count(nbytes: int, tensor: Tensor | None) -> int | None:
     if tensor is None or not tensor.dtype.bits:
         return None
     return round(nbytes * 8 / tensor.dtype.bits)
-
-
-_CONV = frozenset({"conv", "conv_transpose", "fused_conv", "qlinear_conv", "conv_integer",
-                   "deform_conv"})  # fmt: skip
-_ATTENTION = frozenset({"attention", "multi_head_attention", "group_query_attention",
-                        "ms_attention", "qattention", "flex_attention"})  # fmt: skip
-_NORM = frozenset({"layer_normalization", "group_normalization", "group_norm",
-                   "instance_normalization", "rms_normalization", "lp_normalization",
-                   "simplified_layer_normalization", "skip_layer_normalization",
-                   "skip_simplified_layer_normalization", "embed_layer_normalization",
-                   "mean_variance_normalization", "lrn"})  # fmt: skip
-_ACTIVATION = frozenset({"gelu", "fast_gelu", "quick_gelu", "bias_gelu", "sigmoid", "tanh",
-                         "hard_swish", "hard_sigmoid", "mish", "elu", "selu", "celu", "softplus",
-                         "erf", "exp", "log", "pow", "sqrt", "swish", "sin", "cos"})  # fmt: skip
-_SOFTMAX = frozenset({"softmax", "log_softmax", "hardmax", "bias_softmax", "qlinear_softmax"})
-_RESIZE = frozenset({"resize", "upsample", "grid_sample", "affine_grid"})
-
-
-def group_of(op: Op, graph: Graph) -> Group:
-    """Which kernels an op runs on.
-
-    Example:
-        >>> from peakfold.ir import parse_graph
-        >>> g = parse_graph("peakfold-graph 1\\ninput x: float32[1,8,4,4]\\n"
-        ...                 "parameter w: float32[8,1,3,3]\\n"
-        ...                 "y: float32[1,8,4,4] = conv(x, w, group=8)\\noutput y")
-        >>> group_of(g.ops[0], g)
-        'depthwise'
-    """
-    kind = op.kind.removeprefix("aten.")
-    if kind in _CONV:
-        return _convolution(op, graph)
-    simple: tuple[tuple[frozenset[str], Group], ...] = (
-        (_ATTENTION, "attention"), (_NORM, "norm"), (_ACTIVATION, "activation"),
-        (_SOFTMAX, "softmax"), (_RESIZE, "resize"),
-    )  # fmt: skip
-    for kinds, group in simple:
-        if kind in kinds:
-            return group
-    if kind == "batch_normalization":
-        return "batch_norm"
-    if "pool" in kind or kind.startswith(("reduce_", "arg_", "cum_")) or kind == "top_k":
-        return "reduce"
-    return _by_engine(op, graph)
-
-
-def _by_engine(op: Op, graph: Graph) -> Group:
-    engine = lookup(op.kind).engine
-    if engine == "matrix":
-        live = [name for name in op.inputs[:2] if name and not graph.by_name[name].role.static]
-        return "bmm" if len(live) > 1 else "matmul"
-    return "copy" if engine in ("copy", "none") else "elementwise"
-
-
-def _convolution(op: Op, graph: Graph) -> Group:
-    """By the weight: `[out, in / groups, *window]`, or `[in, out / groups, *window]` transposed."""
-    position = 3 if op.kind == "qlinear_conv" else 1
-    name = op.inputs[position] if position < len(op.inputs) else ""
-    shape = graph.by_name[name].shape if name else None
-    groups = op.attrs.get("group", 1)
-    if shape is None or len(shape) < 2 or not isinstance(groups, int):
-        return "conv"
-    transposed = op.kind == "conv_transpose"
-    channels = shape[0] if transposed else shape[1]
-    if not isinstance(channels, int):
-        return "conv"
-    channels = channels if transposed else channels * groups
-    if groups > 1:
-        return "depthwise" if groups == channels else "group_conv"
-    if all(size == 1 for size in shape[2:]):
-        return "pointwise"
-    return "stem" if channels <= 4 else "conv"

@@ -23,7 +23,7 @@ from peakfold.reports.payload import (
     UnsupportedKind,
     schema_name,
 )
-from peakfold.reports.timing_report import op_times, timing_record
+from peakfold.reports.timing_records import op_times, timing_record
 
 
 def inspect_document(

@@ -16,7 +16,7 @@ from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
 from peakfold.reports.extras import LintRecord, SparsityRecord
 from peakfold.reports.layers import LayersDocument
-from peakfold.reports.timing_report import TimingRecord
+from peakfold.reports.timing_records import TimingRecord
 
 VERSION = 1
 
