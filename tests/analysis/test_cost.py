@@ -182,3 +182,18 @@ def test_scopes_are_summed_with_what_they_contain():
     )
     found = {scope: t.figures.flops for scope, t in cost_of(parse_graph(text)).by_scope().items()}
     assert found == {"": 12, "net": 8, "net.0": 4, "net.0.act": 4, "net.1": 4}
+
+
+@pytest.mark.req("R66")
+def test_a_graph_that_says_what_training_adjusts():
+    text = HEAD + (
+        "input x: float32[4,4]\nparameter w: float32[4,4] trainable\n"
+        "parameter s: float32[] frozen\nparameter c: float32[4]\n"
+        "a: float32[4,4] = matmul(x, w)\nb: float32[4,4] = mul(a, s)\n"
+        "y: float32[4,4] = add(b, c)\noutput y"
+    )
+    found = cost_of(parse_graph(text))
+    # A stated parameter counts even as a scalar.
+    assert (found.total().figures.params, found.trainable, found.statistics) == (21, 20, 0)
+    silent = text.replace(" trainable", "").replace(" frozen", "")
+    assert cost_of(parse_graph(silent)).trainable is None

@@ -48,6 +48,17 @@ def test_models_side_by_side(call: Call, pair: tuple[Path, Path]) -> None:
     assert "| small | 64 |" in call("compare", *pair, "--dim", "n=2", "--markdown", "-").stdout
 
 
+@pytest.mark.req("R60")
+def test_times_on_a_device(call: Call, pair: tuple[Path, Path]) -> None:
+    call_ = ("compare", *pair, "--dim", "n=2", "--no-peak", "--device", "t4", "--json")
+    document = json.loads(call(*call_).stdout)
+    assert document["device"] == "t4"
+    assert all(row["time_s"] > 0 for row in document["models"])
+    alone = json.loads(call("inspect", pair[1], "--device", "t4", "--json").stdout)
+    assert document["models"][1]["time_s"] == alone["totals"]["time_s"]
+    assert call("compare", *pair, "--dim", "n=2", "--device", "nosuch").exit_code == 2
+
+
 def test_a_dimension_that_no_model_has_is_an_error(call: Call, pair: tuple[Path, Path]) -> None:
     result = call("compare", *pair, "--dim", "m=2")
     assert result.exit_code == 2

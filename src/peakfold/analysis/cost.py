@@ -117,6 +117,7 @@ class OpCost:
         dtype: element type it computes in.
         figures: its sums; of an op with bodies, those of the bodies times its trips.
         statistics: stored elements that are no weights and no earlier op reads.
+        frozen: weights no earlier op reads and training leaves as they are.
         known: whether the registry (or a handler) has a row for the kind.
         trips: how often its body runs; `None` without a body, or when nobody knows.
         bodies: label and cost of every body, for one trip.
@@ -129,6 +130,7 @@ class OpCost:
     dtype: str
     figures: Figures
     statistics: int = 0
+    frozen: int = 0
     known: bool = True
     trips: int | None = None
     bodies: tuple[tuple[str, Cost], ...] = ()
@@ -182,6 +184,7 @@ class Cost:
         ops: in the graph's order.
         param_bytes: bytes of stored parameters by element type, each once.
         statistics: stored elements that are no weights (BatchNorm moments, scales, indices).
+        trainable: weights that training adjusts; `None` where the model does not say.
         batch: samples per run; `None` = no input says.
         batch_from: where that number was read.
         options: what was asked for.
@@ -192,6 +195,7 @@ class Cost:
     ops: tuple[OpCost, ...]
     param_bytes: Mapping[str, int]
     statistics: int
+    trainable: int | None
     batch: int | None
     batch_from: str
     options: CostOptions

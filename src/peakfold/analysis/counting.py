@@ -80,22 +80,29 @@ class _Counter:
             ops=ops,
             param_bytes=_param_bytes(graph),
             statistics=sum(op.statistics for op in ops),
+            trainable=self._trainable(ops),
             batch=batch,
             batch_from=batch_from,
             options=self.options,
             open_loops=_open_loops(ops),
         )
 
+    def _trainable(self, ops: tuple[OpCost, ...]) -> int | None:
+        if not self.ledger.stated:
+            return None
+        return sum((op.figures.params or 0) - op.frozen for op in ops)
+
     def _op(self, ctx: Context, moved: Moves, scope: Scope) -> OpCost:
         op = ctx.op
         spec = lookup(op.kind, self.table)
         stored = self.ledger.take(scope, op) if not op.regions else {}
-        weights = stored.pop("weight", 0)
+        weights, frozen = stored.pop("weight", 0), stored.pop("frozen", 0)
         engine = spec.engine_if(ctx) if spec.engine_if is not None else spec.engine
         found = OpCost(
             name=op.name, kind=op.kind, scope=scope_of(op), engine=engine,
             dtype=_dtype(ctx, engine),
             figures=self._figures(ctx, spec, moved, weights), statistics=sum(stored.values()),
+            frozen=frozen,
             known=spec.known,
         )  # fmt: skip
         return found if not op.regions else self._with_bodies(op, found, scope)
@@ -127,7 +134,8 @@ class _Counter:
             for region, names in zip(op.regions, inner, strict=True)
         )
         stored = self.ledger.take(scope, op)
-        weights = stored.pop("weight", 0)
+        weights, frozen = stored.pop("weight", 0), stored.pop("frozen", 0)
+        frozen += sum(op.frozen for _, body in bodies for op in body.ops)
         totals = [body.total().figures for _, body in bodies]
         statistics = sum(stored.values()) + sum(body.statistics for _, body in bodies)
         trips = self._trips(op)
@@ -140,8 +148,8 @@ class _Counter:
             )
         params = weights + sum(one.params or 0 for one in totals)
         return replace(
-            found, figures=replace(sums, params=params), statistics=statistics, bodies=bodies,
-            trips=trips,
+            found, figures=replace(sums, params=params), statistics=statistics, frozen=frozen,
+            bodies=bodies, trips=trips,
         )  # fmt: skip
 
     def _trips(self, op: Op) -> int | None:

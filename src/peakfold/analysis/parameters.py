@@ -36,6 +36,7 @@ class Ledger:
         tensors: every stored tensor there was before folding.
         uses: what the run's ops take each of them for.
         generated: those that folding made from nothing stored.
+        stated: whether the graph itself says which tensors are parameters.
         seen: those that an op has been charged for.
     """
 
@@ -43,6 +44,7 @@ class Ledger:
     uses: dict[Key, set[str]] = field(default_factory=dict)
     generated: set[Key] = field(default_factory=set)
     seen: set[Key] = field(default_factory=set)
+    stated: bool = False
 
     def what(self, key: Key) -> str:
         """``weight``, or what else a stored tensor is: see `NOT_WEIGHTS`."""
@@ -59,14 +61,19 @@ class Ledger:
         return "scalar" if tensor.shape == () else "weight"
 
     def take(self, scope: Scope, op: Op) -> dict[str, int]:
-        """Elements by what they are, of the stored tensors that this op is the first to read."""
+        """Elements by what they are, of the stored tensors that this op is the first to read.
+
+        Of the weights, ``frozen`` counts those that training leaves as they are.
+        """
         found: dict[str, int] = {}
         for name in op.operands:
             for key in scope.sources.get(name, ()):
                 if key not in self.seen:
                     self.seen.add(key)
-                    what = self.what(key)
-                    found[what] = found.get(what, 0) + (self.tensors[key].elements or 0)
+                    tensor = self.tensors[key]
+                    kinds = [self.what(key), *(["frozen"] if tensor.trainable is False else [])]
+                    for what in kinds:
+                        found[what] = found.get(what, 0) + (tensor.elements or 0)
         return found
 
 
@@ -98,7 +105,8 @@ def open_ledger(graph: Graph, original: Graph | None = None) -> tuple[Ledger, Sc
         >>> [ledger.take(scope, op) for op in g.ops]
         [{'weight': 4}, {}]
     """
-    ledger = Ledger()
+    tensors = (original or graph).tensors
+    ledger = Ledger(stated=any(tensor.trainable is not None for tensor in tensors))
     return ledger, _enter(ledger, graph, original or graph, (), {})
 
 

@@ -28,7 +28,8 @@ DEFAULT_TOP = 12
 def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
     """The cost alone: the four key figures, the account and the costliest ops."""
     lines = notices(unsupported={}, uncounted=cost.unsupported())
-    body = [headline(cost), Text(clean(name)), "", *account(cost), "",
+    title = [Text(clean(name))] if name else []
+    body = [headline(cost), *title, "", *account(cost), "",
             *cost_part(cost, by="op", sort="file", top=DEFAULT_TOP, width=width),
             *notice_part(lines)]  # fmt: skip
     return render(body, width=width, color=color)
@@ -91,8 +92,9 @@ def _per(cost: Cost) -> str:
 
 def _stored(cost: Cost) -> str:
     by_type = ", ".join(f"{format_bytes(n)} {name}" for name, n in cost.param_bytes.items())
+    trained = "" if cost.trainable is None else f"; {format_count(cost.trainable)} trainable"
     beside = f"; {counted(cost.statistics, 'stored value')} beside" if cost.statistics else ""
-    return f"each once; {by_type or 'nothing'} stored{beside}"
+    return f"each once; {by_type or 'nothing'} stored{trained}{beside}"
 
 
 def conventions(cost: Cost) -> list[str]:

@@ -84,7 +84,7 @@ def _totals(found: Breakdown, cost: Cost, rate: float, time_s: float | None) -> 
         fused_bytes_moved=cost.per_sample(f.fused_bytes),
     )  # fmt: skip
     return Totals(
-        params=f.params or 0, statistics=cost.statistics,
+        params=f.params or 0, trainable=cost.trainable, statistics=cost.statistics,
         param_bytes=found.static[Role.PARAMETER], param_bytes_by_dtype=dict(cost.param_bytes),
         macs=f.macs, other_ops=f.other_ops, flops=f.flops, bytes_moved=f.bytes_moved,
         fused_bytes_moved=f.fused_bytes, intensity=f.intensity, activation_elements=f.elements,

@@ -85,6 +85,7 @@ class Totals:
 
     Attributes:
         params: weights, each once; BatchNorm statistics, scales, indices are `statistics`.
+        trainable: those that training adjusts, where the model says.
         param_bytes: bytes of everything stored, by element type in `param_bytes_by_dtype`.
         macs, flops, ...: sums of what is known; `lower_bounds` names those that leave
             something out. FLOPs = 2 * MACs + `other_ops`.
@@ -97,6 +98,7 @@ class Totals:
     """
 
     params: int
+    trainable: int | None
     statistics: int
     param_bytes: int
     param_bytes_by_dtype: dict[str, int]

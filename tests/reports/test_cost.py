@@ -1,0 +1,79 @@
+"""`peakfold.cost`: the report in a notebook, handlers as an argument, rows and texts."""
+
+from __future__ import annotations
+
+import pytest
+
+import peakfold
+from peakfold.errors import UsageError
+from peakfold.ir import parse_graph
+from peakfold.ops import REGISTRY, OpSpec
+from peakfold.reports.cost_rows import cost_rows, selected
+from peakfold.units import format_count
+
+HEAD = "peakfold-graph 1\n"
+NET = HEAD + (
+    "input x: float32[4,8]\nparameter w: float32[8,8]\n"
+    'a: float32[4,8] = matmul(x, w) name="/block/fc/MatMul"\n'
+    'y: float32[4,8] = relu(a) name="/block/act/Relu"\noutput y'
+)
+
+
+@pytest.mark.req("R60")
+def test_the_report_answers_like_a_counter():
+    report = peakfold.cost(parse_graph(NET))
+    assert report.total().figures.macs == 256
+    assert [op.name for op in report.by_op()] == ["/block/fc/MatMul", "/block/act/Relu"]
+    assert set(report.by_kind()) == {"matmul", "relu"}
+    assert list(report.by_scope()) == ["", "/block", "/block/fc", "/block/act"]
+    assert report.by_scope()["/block"].figures.flops == 512 + 32
+    assert report.unsupported() == {}
+    assert repr(report).startswith("64 params, 136 FLOPs")  # of a batch of 4
+
+
+def test_a_notebook_shows_a_table_that_no_name_can_leave():
+    evil = NET.replace("/block/act/Relu", "<script>alert(1)</script>")
+    page = peakfold.cost(parse_graph(evil))._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.count("<tr>") == 3
+    unknown = parse_graph(HEAD + "input x: int8[4]\ny: int8[4] = warp(x)\noutput y")
+    assert "not wholly known: warp (1)" in peakfold.cost(unknown)._repr_html_()
+    assert "<table>" in peakfold.inspect(parse_graph(NET))._repr_html_()
+
+
+def test_handlers_are_an_argument_and_leave_nothing_behind():
+    graph = parse_graph(HEAD + "input x: int8[4]\ny: int8[4] = warp(x)\noutput y")
+    row = OpSpec("warp", macs=lambda ctx: 5, other_ops=lambda ctx: 0)
+    assert peakfold.cost(graph, handlers={"warp": row}).total().figures.flops == 10
+    plain = peakfold.cost(graph, handlers={"warp": lambda ctx: 3})
+    assert plain.total().figures.macs == 3
+    assert plain.unsupported() == {"warp": 1}  # its other operations are still unknown
+    assert peakfold.inspect(graph, handlers={"warp": row}).complete
+    assert not peakfold.inspect(graph).complete
+    assert "warp" not in REGISTRY
+    doubled = peakfold.cost(parse_graph(NET), handlers={"matmul": lambda ctx: 512})
+    assert doubled.total().figures.macs == 512
+
+
+def test_options_are_checked():
+    with pytest.raises(UsageError, match="no option 'casual'"):
+        peakfold.cost(parse_graph(NET), casual="half")
+    with pytest.raises(UsageError, match="no rows by 'layer'"):
+        cost_rows(peakfold.cost(parse_graph(NET)).cost, "layer")
+    with pytest.raises(UsageError, match="cannot sort by 'size'"):
+        selected([], "size", None)
+
+
+@pytest.mark.req("R63", "R64", "R66")
+def test_counts_carry_their_unit_and_prefix():
+    assert format_count(8.1e12, "FLOP/s") == "8.100 TFLOP/s"
+    assert format_count(3e21, "FLOPs") == "3.000 ZFLOPs"
+    assert format_count(999_999.6) == "1.000 M"
+    assert format_count(999) == "999"
+    report = repr(peakfold.inspect(parse_graph(NET)))
+    assert "FLOP/s" not in report  # counts, no speeds
+    words = report.replace("MACs", "")
+    assert "MAC" not in words  # never a bare "MAC"
+    assert "params" in report.splitlines()[0]
+    assert "MB" not in report.splitlines()[0].split(" params")[0]
