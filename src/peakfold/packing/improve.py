@@ -122,8 +122,8 @@ def _groups(found: Iterator[Trial], buffers: int) -> Iterator[list[Trial]]:
 
 def trials(problem: Problem, seed: int) -> Iterator[Trial]:
     """Endless: the plain orders and the best shelves first, then random shelves."""
-    found = traits(problem)
     yield Trial("fast-size-first", order_by_size(problem))
+    found = traits(problem)
     yield Trial("fast-shelf", shelf_order(found))
     yield Trial("fast-load", order_by_load(problem), True)
     yield Trial("fast-shelf-reverse", shelf_order(found, reverse=True))
