@@ -16,11 +16,11 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
     While an op runs, its operands, its results and its workspace exist together, whatever ran
     before. Operands hold different values, so they need different bytes, unless one is a view
     or a part of another: those form a family that counts once, by its largest member, and not
-    at all if it reaches into memory of the caller. A
-    result that may be a view or may run in place can lie in an operand's bytes and counts
-    nothing beside them; one that may lie over part of an operand counts what reaches out of it
-    at the smallest distance. After the last op all kept outputs exist together. Every tensor
-    starts at a legal address, so each family is padded to the alignment.
+    at all if it reaches into memory of the caller. A result that may be a view, or may run in
+    place over an operand of its size, can lie in that operand's bytes and counts nothing beside
+    them; one that may lie over part of an operand counts what reaches out of it at the smallest
+    distance. After the last op all kept outputs exist together. Every tensor starts at a legal
+    address, so each family is padded to the alignment.
 
     Args:
         index: the graph.
@@ -72,12 +72,23 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
 
     bound = together(index.outputs)
     for op, fact in enumerate(facts):
-        results = index.results[op][1:] if fact.inplace else index.results[op]
+        free = _runs_in_place(index, op, fact)
+        results = index.results[op][1:] if free else index.results[op]
         needed = together((*index.operands[op], *results))
-        if fact.overlap and not fact.inplace and index.graph.ops[op].outputs[0]:
+        if fact.overlap and not free and index.graph.ops[op].outputs[0]:
             needed = min(needed, together(index.operands[op]) + reaching_out(op, fact))
         bound = max(bound, needed + round_up(fact.workspace or 0, policies.align))
     return bound
+
+
+def _runs_in_place(index: Index, op: int, fact: Facts) -> bool:
+    """Whether result 0 may ever take an operand's place: it has the bytes of one."""
+    record = index.graph.ops[op]
+    hosts = [record.inputs[at] for at in fact.inplace if at < len(record.inputs)]
+    first = index.id_of.get(record.outputs[0], -1) if record.outputs else -1
+    return first >= 0 and any(
+        name and index.nbytes[index.id_of[name]] == index.nbytes[first] for name in hosts
+    )
 
 
 def _families(index: Index, facts: Sequence[Facts]) -> list[int]:

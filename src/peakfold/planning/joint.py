@@ -9,6 +9,7 @@ from peakfold.planning.order import best_order, bound_without_copies, sharing_of
 from peakfold.planning.overlapping import with_all_overlaps
 from peakfold.planning.parallel import way_of_running
 from peakfold.planning.study import Study
+from peakfold.units import round_up
 
 
 def with_best_order(study: Study) -> Study:
@@ -39,6 +40,8 @@ def with_best_order(study: Study) -> Study:
         bound = bound_without_copies(study, time_limit=options.time_limit, seed=options.seed)
     else:
         bound = found.bound
+    # An arena ends on a multiple of the alignment, as every buffer does.
+    bound = round_up(bound, study.policies.align)
     study = replace(study, any_order=max(study.any_order, bound))
     others = [order for order in dict.fromkeys(orders) if order != study.order]
     if not others:
