@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import RenderableType
@@ -60,6 +61,18 @@ class ApplyReport:
         ]
         if found.unplanned_bytes is not None:
             lines.append(Text(f"The interpreter's own: {format_bytes(found.unplanned_bytes)}"))
+        if found.total_bytes is not None:
+            least = "at least " if found.tail_unknown else ""
+            lines.append(
+                Text(
+                    f"Give the interpreter {least}{found.total_bytes:,} bytes (8-byte pointers, "
+                    f"reference kernels); {found.total_bytes_32bit:,} with 4-byte pointers "
+                    "(counted, not run)."
+                )
+            )
+            lines.append(Text(f"Flash: {found.flash_bytes:,} bytes of file."))
+        if found.tail_unknown:
+            lines.append(Text(f"Not counted in the tail: {', '.join(found.tail_unknown)}."))
         lines += [Text(note) for note in found.notes]
         return render(lines, width=width, color=color)
 
@@ -140,9 +153,16 @@ def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
     notes = []
     if not applied.obeys:
         notes.append("The plan is no better than the interpreter's own, which the file keeps.")
+    over = sum(alias.how == "overlap" for alias in plan.aliases)
+    if over and applied.obeys:
+        notes.append(
+            f"For reference kernels only: {over} results lie over part of an operand. For other "
+            "kernels (CMSIS-NN) plan with --no-overlap."
+        )
     document = ApplyDocument(
         schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
         unplanned_bytes=applied.unplanned, obeys=applied.obeys, notes=notes,
+        **_arena_figures(applied.data),
     )  # fmt: skip
     return ApplyReport(applied.data, document)
 
@@ -164,9 +184,24 @@ def _anew(path: Path, fold_weights: bool) -> ApplyReport:
     applied = write_anew(path, load(path).graph, fold_weights=fold_weights)
     document = ApplyDocument(
         schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
-        unplanned_bytes=applied.unplanned, obeys=None, notes=[],
+        unplanned_bytes=applied.unplanned, obeys=None, notes=[], **_arena_figures(applied.data),
     )  # fmt: skip
     return ApplyReport(applied.data, document)
+
+
+def _arena_figures(data: bytes) -> dict[str, Any]:
+    """What a user must give the interpreter for a file, and what stays in flash."""
+    from peakfold.runtimes.tflite.schema import parse_model
+    from peakfold.runtimes.tflite.scratch import known_scratch
+    from peakfold.runtimes.tflite.tail import predict_arena
+
+    model = parse_model(data)
+    scratch = known_scratch(model)
+    wide, narrow = predict_arena(model, scratch), predict_arena(model, scratch, pointer=4)
+    return {
+        "total_bytes": wide.total, "total_bytes_32bit": narrow.total,
+        "tail_unknown": list(wide.unknown), "flash_bytes": len(data),
+    }  # fmt: skip
 
 
 def verify_file(model: str | Path) -> VerifyReport:
@@ -218,7 +253,14 @@ class MeasureReport:
         rows = [["arena head" if found.runtime == "tflm" else "arena", found.before_bytes,
                  found.planned_bytes, found.after_bytes]]  # fmt: skip
         if found.before_arena_bytes is not None:
-            rows.append(["whole arena", found.before_arena_bytes, None, found.after_arena_bytes])
+            rows.append(
+                [
+                    "whole arena",
+                    found.before_arena_bytes,
+                    found.predicted_arena_bytes,
+                    found.after_arena_bytes,
+                ]
+            )
         cells = [[str(row[0]), *(_bytes(value) for value in row[1:])] for row in rows]
         columns = [("bytes", "left"), ("before", "right"), ("planned", "right"), ("after", "right")]
         says = [
@@ -317,6 +359,9 @@ def measure(
             tensors=found.tensors, tensors_equal=found.tensors_equal,
             before_arena_bytes=found.before_total, after_arena_bytes=found.after_total,
             tail_bytes=found.tail,
+            predicted_arena_bytes=(
+                None if planned is None else _arena_figures(applied.data)["total_bytes"]
+            ),
             controls=[
                 ControlRecord(what=c.what, rejected=c.judged, results_differ=c.differs)
                 for c in found.controls

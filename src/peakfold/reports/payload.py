@@ -454,6 +454,11 @@ class ApplyDocument:
         arena_bytes: of the plan, or for ``tflite`` of the head the interpreter will need.
         unplanned_bytes: what it would need without the plan; `None` for other formats.
         obeys: whether the file carries the plan; false when the interpreter's own is no worse.
+        total_bytes: the arena to give the interpreter, head and tail, with pointers of 8 bytes and
+            reference kernels; `None` for other formats.
+        total_bytes_32bit: the same with pointers of 4 bytes, counted from records, not run.
+        tail_unknown: operators whose kernels may keep more than was counted.
+        flash_bytes: of the file, which stays in flash.
     """
 
     schema: str
@@ -462,6 +467,10 @@ class ApplyDocument:
     arena_bytes: int
     unplanned_bytes: int | None
     obeys: bool | None
+    total_bytes: int | None = None
+    total_bytes_32bit: int | None = None
+    tail_unknown: list[str] | None = None
+    flash_bytes: int | None = None
     notes: list[str]
 
 
@@ -487,6 +496,7 @@ class MeasureDocument:
         tensors: results on the way that were compared; `tensors_equal` is `None` without any.
         before_arena_bytes, after_arena_bytes: smallest arena the model runs in, found by bisection.
         tail_bytes: what of it lives as long as the interpreter.
+        predicted_arena_bytes: what the model of the interpreter says of `after_arena_bytes`.
     """
 
     schema: str
@@ -503,6 +513,7 @@ class MeasureDocument:
     before_arena_bytes: int | None
     after_arena_bytes: int | None
     tail_bytes: int | None
+    predicted_arena_bytes: int | None
     controls: list[ControlRecord]
 
 

@@ -48,11 +48,15 @@ class Rule:
         operators: whom it covers.
         when: conditions ``("i0", ("int8",))``: the operand has one of these element types.
         scratch: bytes per buffer.
+        options: bytes of the operator's own parameters, in tables of what is kept.
+        align: of these.
     """
 
     operators: frozenset[str]
     when: tuple[tuple[str, frozenset[str]], ...]
     scratch: tuple[str, ...]
+    options: int = 0
+    align: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +77,70 @@ class ScratchTable:
             >>> load_scratch("tflm").sizes("MEAN", [x, axes], [y])
             (12, 16, 8)
         """
+        rule = self.rule(name, inputs, outputs)
+        if rule is None:
+            return None
+        values = _Values(inputs, outputs, self.pointer)
+        try:
+            return tuple(values.of(formula) for formula in rule.scratch)
+        except IndexError:  # a shape the formula was not made for
+            return None
+
+    def rule(
+        self, name: str, inputs: Sequence[Operand | None], outputs: Sequence[Operand]
+    ) -> Rule | None:
+        """The first rule that covers an operator."""
         for rule in self.rules:
             if name in rule.operators and _holds(rule, inputs, outputs):
-                values = _Values(inputs, outputs, self.pointer)
-                try:
-                    return tuple(values.of(formula) for formula in rule.scratch)
-                except IndexError:  # a shape the formula was not made for
-                    return None
+                return rule
         return None
 
     @property
     def operators(self) -> frozenset[str]:
         """Every operator that some rule covers."""
         return frozenset().union(*(rule.operators for rule in self.rules))
+
+
+@dataclass(frozen=True, slots=True)
+class TailTable:
+    """What a runtime keeps beside the shared part of its arena.
+
+    Attributes:
+        records: bytes of its records, by name.
+        kernels: what operators keep: `Rule.options`, and buffers in place of scratch.
+    """
+
+    records: Mapping[str, int]
+    kernels: ScratchTable
+
+
+@cache
+def load_tail(target: str, pointer: int) -> TailTable:
+    """The table of a target for machines with pointers of so many bytes.
+
+    Example:
+        >>> load_tail("tflm", 8).records["node"], load_tail("tflm", 4).records["node"]
+        (64, 32)
+    """
+    text = resources.files(__package__).joinpath(f"{target}_tail.toml").read_text("utf-8")
+    data: dict[str, Any] = tomllib.loads(text)
+    rules = tuple(
+        Rule(
+            frozenset(row["operators"]),
+            tuple((name, frozenset(types)) for name, types in row.get("when", {}).items()),
+            tuple(row["kernel"]),
+            int(row["options"]),
+            int(row.get("align", _natural(row["options"]))),
+        )
+        for row in data["rule"]
+    )
+    records = MappingProxyType({name: int(n) for name, n in data[f"words{8 * pointer}"].items()})
+    return TailTable(records, ScratchTable(rules, pointer))
+
+
+def _natural(size: int) -> int:
+    """Alignment of a structure of numbers of at most 4 bytes."""
+    return next(align for align in (4, 2, 1) if size % align == 0)
 
 
 @cache
