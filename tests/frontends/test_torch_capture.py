@@ -14,8 +14,12 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 from torch import nn, rand  # noqa: E402
+from torch._higher_order_ops.map import map as each  # noqa: E402
+from torch._higher_order_ops.scan import scan  # noqa: E402
 
 import peakfold  # noqa: E402
+from peakfold.analysis.cost import CostOptions  # noqa: E402
+from peakfold.analysis.counting import cost_of  # noqa: E402
 from peakfold.errors import ModelError, UsageError  # noqa: E402
 from peakfold.frontends import Bindings, load  # noqa: E402
 from peakfold.frontends.torch_module import Example, capture  # noqa: E402
@@ -255,6 +259,63 @@ def test_the_same_model_gives_the_same_graph(route):
             nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (rand(2, 4),), route=route)  # fmt: skip
 
     assert build().digest == build().digest
+
+
+# Control flow of exported programs.
+
+
+def test_a_condition_has_two_bodies_and_costs_the_larger():
+    one, two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    class Choice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = one, two
+            self.register_buffer("shift", torch.zeros(4))
+
+        def forward(self, x):
+            x = x * 2
+            small, large = lambda t: self.one(t) + self.shift, lambda t: self.two(self.two(t))
+            return torch.cond(x.sum() > 0, small, large, (x,)) + x
+
+    graph = capture(Choice(), (rand(2, 4),))
+    check_graph(graph)
+    assert parse_graph(print_graph(graph)) == graph
+    (choice,) = [op for op in graph.ops if op.kind == "if"]
+    assert [region.label for region in choice.regions] == ["then", "else"]
+    assert set(choice.regions[0].captures) == {"mul", "one.weight", "one.bias", "shift"}
+    assert cost_of(graph).total().figures.macs == 2 * 2 * 16
+    assert cost_of(graph).total().figures.params == 40
+    assert peakfold.verify(graph, peakfold.plan(graph))
+
+
+def test_loops_run_their_bodies_as_often_as_is_known():
+    layer = nn.Linear(4, 4)
+
+    class Loops(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            last, every = scan(lambda c, t: (self.layer(c) + t, c * t), torch.zeros(4), x)
+            mapped = each(self.layer, x)
+            _, out = torch.while_loop(
+                lambda i, v: i < 5, lambda i, v: (i + 1, self.layer(v)), (torch.tensor(0), last)
+            )
+            return every, mapped, out
+
+    graph = capture(Loops(), (rand(7, 4),))
+    check_graph(graph)
+    assert parse_graph(print_graph(graph)) == graph
+    kinds = [op.kind for op in graph.ops if op.regions]
+    assert kinds == ["scan", "scan", "while"]
+    known = cost_of(graph)
+    assert known.open_loops == ("while_loop",)
+    assert known.total().figures.macs == 7 * 16 + 7 * 16 + 16
+    trips = cost_of(graph, CostOptions(trips={"while_loop": 5}))
+    assert trips.total().figures.macs == 7 * 16 + 7 * 16 + 5 * 16
+    assert peakfold.verify(graph, peakfold.plan(graph))
 
 
 # Routes and sizes.

@@ -17,7 +17,7 @@ import torch
 
 from peakfold.frontends.torch_names import IGNORED, base_name, torch_kind
 from peakfold.frontends.torch_values import Place, Ref, attribute, place_of, tensor_of
-from peakfold.ir import AttrValue, Graph, Op, Role, Stated, Tensor, ViewFact
+from peakfold.ir import AttrValue, Graph, Op, Region, Role, Stated, Tensor, ViewFact
 
 _WEIGHTS = ("params", "w_ih", "weight0")
 _FFT_DIMS = ("dim", "dims")
@@ -65,6 +65,7 @@ class GraphBuilder:
         self._tensors: dict[str, Tensor] = {}
         self._ops: list[Op] = []
         self._inputs: list[str] = []
+        self._captured: list[str] = []
         self._name: dict[Hashable, str] = {}
         self._place: dict[str, Place] = {}
         self._version: dict[str, int] = {}
@@ -103,6 +104,44 @@ class GraphBuilder:
         for ref, name in zip(tensors, names, strict=True):
             self.declare(ref, name, Role.PARAMETER, trainable=False)
             self._packed.setdefault(hash(packed), []).append(self._name[ref.key])
+
+    def declare_captured(self, ref: Ref, tensor: Tensor) -> None:
+        """Add an input of a body that is an outer tensor, under its name and with its role.
+
+        To be called before formals are declared, which get names that are still free.
+        """
+        self._refs.append(ref)
+        self._name[ref.key] = tensor.name
+        if tensor.name in self._tensors:
+            return
+        place = self._placed(ref.tensor)
+        self._add_tensor(tensor, place)
+        self._captured.append(tensor.name)
+        if tensor.role is Role.STATE:
+            self._state[place.storage] = tensor.name
+
+    def tensor(self, ref: Ref) -> Tensor:
+        """The IR tensor of a value as it is now."""
+        return self._tensors[self.read(ref)]
+
+    def control(
+        self, name: str, kind: str, inputs: Sequence[Ref], results: Sequence[Ref | None],
+        regions: tuple[Region, ...], attrs: dict[str, AttrValue], scope: str,
+    ) -> None:  # fmt: skip
+        """Add an op with bodies."""
+        given = tuple(self.read(ref) for ref in inputs)
+        outputs: list[str] = []
+        for at, ref in enumerate(results):
+            if ref is None:
+                continue
+            new = self._fresh(name if len(results) == 1 else f"{name}.{at}")
+            self._add_tensor(tensor_of(new, ref.tensor), self._placed(ref.tensor))
+            self._name[ref.key] = new
+            self._refs.append(ref)
+            outputs.append(new)
+        for region in regions:
+            self.notes |= dict.fromkeys(region.graph.notes)
+        self._ops.append(Op(name, kind, given, tuple(outputs), attrs, regions, scope=scope))
 
     def alias(self, key: Hashable, ref: Ref) -> None:
         """Let another key stand for a value."""
@@ -289,17 +328,19 @@ class GraphBuilder:
     # The end
 
     def finish(self, name: str, outputs: Iterable[Ref], source: str) -> Graph:
-        """The graph with these outputs."""
+        """The graph with these outputs; of what it captures, that which it uses."""
         results = tuple(self.read(ref) for ref in outputs if ref.key in self._name)
+        used = {n for op in self._ops for n in (*op.operands, *op.reads, *op.writes)}
+        used.update(results)
+        unused = set(self._captured) - used
+        inputs = (*self._inputs, *(n for n in self._captured if n in used))
         made = {n for op in self._ops for n in op.results}
-        inputs = set(self._inputs)
-        order = {True: 0, False: 1}
-        tensors = sorted(
-            self._tensors.values(),
-            key=lambda t: 2 if t.name in made else order[t.name in inputs],
-        )
-        return Graph(name, tuple(tensors), tuple(self._ops), tuple(self._inputs), results,
-                     source, tuple(self.notes))  # fmt: skip
+        # The canonical order of the text form: inputs, what no op makes, results.
+        rest = [t for t in self._tensors.values() if t.name not in unused and t.name not in inputs]
+        rest.sort(key=lambda t: t.name in made)
+        tensors = [*(self._tensors[n] for n in inputs), *rest]
+        return Graph(name, tuple(tensors), tuple(self._ops), inputs, results, source,
+                     tuple(self.notes))  # fmt: skip
 
 
 def _bound(

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_names import KIND_OF, base_name
+from peakfold.frontends.torch_regions import Control, region_of, taken_apart
 from peakfold.frontends.torch_trace import Recorder
 from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Graph, Role
@@ -188,11 +189,26 @@ class _Walker:
         if name in _INLINED and bodies:
             self._inline(node, bodies[0])
             return
+        control = taken_apart(name, node, self._body)
+        if control is not None:
+            self._control(node, control)
+            return
         leaves = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, Node)]
         flat = [leaf for leaf in leaves if isinstance(leaf.meta.get("val"), torch.Tensor)]
         if name != "flex_attention":
             self._builder.notes[f"op {node.name!r}: the bodies of {name} are not analysed"] = None
         self._call(node, target, tuple(flat), {})
+
+    def _control(self, node: Node, control: Control) -> None:
+        scope = self._scope_of(node)
+        regions = tuple(
+            region_of(self._builder, label, body, fed, control.captured, _fed_body, scope)
+            for label, body, fed in control.bodies
+        )
+        inputs = [Ref(arg, arg.meta["val"]) for arg in control.inputs]
+        self._builder.control(
+            node.name, control.kind, inputs, _results(node), regions, control.attrs, scope
+        )
 
     def _body(self, arg: object) -> GraphModule | None:
         if not (isinstance(arg, Node) and arg.op == "get_attr"):
@@ -222,6 +238,11 @@ class _Walker:
             if ref is not None and isinstance(value, torch.Tensor):
                 self._builder.join(ref.tensor, value)
                 self._builder.alias(ref.key, Ref(key, value))
+
+
+def _fed_body(body: GraphModule, builder: GraphBuilder, scope: str) -> list[Ref]:
+    leaves = _Walker(body, builder, scope).walk(body.graph)
+    return [Ref(key, value) for key, value in leaves if isinstance(value, torch.Tensor)]
 
 
 def _is_view(target: Any) -> bool:

@@ -39,7 +39,7 @@ from peakfold.frontends.torch_fake import (
     real_copy,
     undisturbed,
 )
-from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_scope import ScopeTracker, failed_module
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
 
@@ -214,17 +214,16 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     mode = fake_mode()
     copied = fake_module(module, mode)
     args, kwargs = fake_tree((args, kwargs), mode)
-    tracker = ScopeTracker(copied)
     with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = io.StringIO()  # a failing export prints its program: the error says enough
         try:
-            with tracker, redirect_stderr(said):
+            with redirect_stderr(said):
                 program = torch.export.export(copied, args, kwargs, strict=False)
         except PeakfoldError:
             raise
         except Exception as error:
-            raise _failure(module, tracker, error, "export") from None
+            raise _failure(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
         return read_program(program, type(module).__name__)
 
@@ -252,7 +251,7 @@ def _traced(
         except PeakfoldError:
             raise
         except Exception as error:
-            raise _failure(module, tracker, error, "run" if real else "trace") from None
+            raise _failure(copied, error, "run" if real else "trace") from None
     return builder.finish(type(module).__name__, outputs, "torch")
 
 
@@ -262,14 +261,12 @@ _OWN = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def _failure(
-    module: torch.nn.Module, tracker: ScopeTracker, error: Exception, route: Route
-) -> ModelError:
+def _failure(module: torch.nn.Module, error: Exception, route: Route) -> ModelError:
     """One sentence: which module, which line, what torch said, what to try."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((_OWN, _TORCH, "<"))]
     line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    path = tracker.failed or type(module).__name__
+    path = failed_module(module, error) or type(module).__name__
     said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
     hints = {
         "export": 'return an Example with route="trace", or route="run" where data decides',

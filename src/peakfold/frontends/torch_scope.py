@@ -18,17 +18,12 @@ class ScopeTracker:
 
     Args:
         root: the module whose tree gives the names.
-
-    Attributes:
-        failed: path of the innermost module that was running when an exception passed.
     """
 
     def __init__(self, root: torch.nn.Module) -> None:
         self._names = {id(child): name for name, child in root.named_modules()}
         self._stack: list[tuple[int, str]] = []
         self._handles: list[Any] = []
-        self.failed = ""
-        self._deepest: tuple[int, str] = (0, "")
 
     @property
     def scope(self) -> str:
@@ -56,12 +51,19 @@ class ScopeTracker:
         if name is None:  # a module that is no child of the root
             name = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
         self._stack.append((id(module), name))
-        # After an exception the hooks of leaving modules still run; the one that entered last
-        # is where it happened.
-        self.failed = name
 
     def _leave(self, module: torch.nn.Module, _inputs: object, _output: object) -> None:
         if self._stack and self._stack[-1][0] == id(module):
             self._stack.pop()
-        if _output is not None:
-            self.failed = self.scope
+
+
+def failed_module(root: torch.nn.Module, error: BaseException) -> str:
+    """Path of the innermost module that was running when an exception was raised."""
+    names = {id(child): name for name, child in root.named_modules()}
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        runs = trace.tb_frame.f_locals.get("self")
+        if isinstance(runs, torch.nn.Module):
+            found = names.get(id(runs)) or found
+        trace = trace.tb_next
+    return found
