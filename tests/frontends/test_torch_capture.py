@@ -388,6 +388,19 @@ def test_data_dependent_control_flow_is_one_clear_error(capfd):
     assert capture(module, (rand(2, 4),), route="run").notes
 
 
+def test_results_inside_objects_are_results():
+    class Cache:
+        def __init__(self, *layers):
+            self.layers = [{"keys": layer} for layer in layers]
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return x * 2, Cache(x + 1, x + 2), None, 3
+
+    graph = capture(Net(), (rand(2),))
+    assert graph.outputs == ("mul", "add", "add_1")
+
+
 def test_a_module_that_cannot_be_copied_is_named():
     module = nn.Linear(2, 2)
     module.lock = (i for i in range(3))

@@ -254,6 +254,37 @@ def test_keyword_inputs_and_dict_outputs():
     assert (macs(graph), graph.inputs, len(graph.outputs)) == (QUARTER, ("x",), 1)
 
 
+def test_parameters_nothing_reads_are_in_the_total():
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 4), nn.Linear(5, 5)
+
+        def forward(self, x):
+            return self.used(x)
+
+    graph = capture(Half(), (rand(1, 4),))
+    found = cost_of(graph)
+    assert (found.total().figures.params, found.unread_params) == (20 + 30, 30)
+
+
+def test_sizes_that_depend_on_data_leave_a_lower_bound():
+    module = zoo.Fn(lambda x, w: x[x.sum(1) > 0] @ w, rand(4, 3))
+    graph = capture(module, (rand(9, 4),))
+    total = cost_of(graph).total()
+    assert graph[graph.outputs[0]].shape[0] == "u0"
+    assert (total.figures.macs, "macs" in total.lower_bounds) == (0, True)
+    assert macs(capture(module, (torch.ones(9, 4),), route="run")) == 9 * 4 * 3
+
+
+@pytest.mark.parametrize("route", ["export", "run"])
+def test_grouped_products_meet_one_matrix_per_row(route):
+    module = zoo.Fn(lambda x, w, ends: torch._grouped_mm(x, w, ends))
+    x, w = rand(12, 16).bfloat16(), rand(3, 16, 8).bfloat16()
+    ends = torch.tensor([4, 8, 12], dtype=torch.int32)
+    assert macs(capture(module, (x, w, ends), route=route)) == 12 * 16 * 8
+
+
 def test_routing_by_data_is_that_of_the_inputs():
     module, tokens = zoo.Experts(), rand(9, 16)
     right = 9 * 16 * 4 + 9 * 2 * 16 * 48  # the router, and one expert per token

@@ -189,6 +189,7 @@ class Cost:
         batch_from: where that number was read.
         options: what was asked for.
         open_loops: loops whose trip count nobody knows, counted for one trip.
+        unread_params: elements of parameters that no op reads; in the total all the same.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Cost:
     batch_from: str
     options: CostOptions
     open_loops: tuple[str, ...] = ()
+    unread_params: int = 0
 
     def total(self) -> Total:
         """Sums over the whole graph."""
@@ -207,7 +209,9 @@ class Cost:
 
     @cached_property
     def _total(self) -> Total:
-        return add_up(self.ops)
+        sums = add_up(self.ops)
+        params = (sums.figures.params or 0) + self.unread_params
+        return replace(sums, figures=replace(sums.figures, params=params))
 
     def by_op(self) -> tuple[OpCost, ...]:
         """Every op, in the graph's order."""

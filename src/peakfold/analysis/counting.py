@@ -53,7 +53,8 @@ def cost_of(
     options = options or CostOptions()
     _check(graph, options)
     ledger, scope = open_ledger(graph, original)
-    return _Counter(options, table, ledger).count(graph, scope)
+    found = _Counter(options, table, ledger).count(graph, scope)
+    return replace(found, unread_params=ledger.unread())
 
 
 def scope_of(op: Op) -> str:

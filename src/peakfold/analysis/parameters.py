@@ -60,6 +60,11 @@ class Ledger:
             return min(uses)
         return "scalar" if tensor.shape == () else "weight"
 
+    def unread(self) -> int:
+        """Elements of the parameters that no op reads, where the front end knows them as such."""
+        unread = (t for key, t in self.tensors.items() if key not in self.seen)
+        return sum(t.elements or 0 for t in unread if t.trainable is not None)
+
     def take(self, scope: Scope, op: Op) -> dict[str, int]:
         """Elements by what they are, of the stored tensors that this op is the first to read.
 

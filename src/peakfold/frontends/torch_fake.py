@@ -7,6 +7,7 @@ attributes, registered hooks) happens to the copy and never to the user's model.
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import random
 from collections.abc import Iterator
@@ -69,6 +70,28 @@ def fake_module(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Modul
     return _copied(module, memo)
 
 
+def tensors_only(module: torch.nn.Module) -> torch.nn.Module:
+    """Let a copied module return tensors where it returns objects that export knows nothing of.
+
+    A key-value cache, for instance: the tensors it holds are results like any other.
+    """
+    plain = module.forward
+
+    @functools.wraps(plain)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return tree_map(_opened, plain(*args, **kwargs))
+
+    if not isinstance(module, torch.jit.ScriptModule):
+        module.forward = forward
+    return module
+
+
+def _opened(leaf: Any) -> Any:
+    if leaf is None or isinstance(leaf, torch.Tensor | int | float | str | torch.SymInt):
+        return leaf
+    return list(_held(leaf, 0))
+
+
 def real_copy(module: torch.nn.Module) -> torch.nn.Module:
     """A copy of a module with its values, to run it for real.
 
@@ -118,6 +141,9 @@ def _held(value: object, depth: int) -> Iterator[torch.Tensor]:
             yield from _held(item, depth + 1)
     elif isinstance(value, dict) and depth < 3:
         for item in value.values():
+            yield from _held(item, depth + 1)
+    elif depth < 3 and hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
+        for item in vars(value).values():
             yield from _held(item, depth + 1)
 
 

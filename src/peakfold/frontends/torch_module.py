@@ -37,6 +37,7 @@ from peakfold.frontends.torch_fake import (
     fake_module,
     fake_tree,
     real_copy,
+    tensors_only,
     undisturbed,
 )
 from peakfold.frontends.torch_scope import ScopeTracker, failed_module
@@ -212,7 +213,7 @@ def _resized(
 
 def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
     mode = fake_mode()
-    copied = fake_module(module, mode)
+    copied = tensors_only(fake_module(module, mode))
     args, kwargs = fake_tree((args, kwargs), mode)
     with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -27,6 +27,7 @@ packed_linear: _weight_int8pack_mm _weight_int4pack_mm linear_dynamic linear_rel
     fbgemm_linear_fp16_weight qlinear_pointwise linear_relu _weight_int4pack_mm_for_cpu
     _weight_int4pack_mm_with_scales_and_zeros
 matmul: matmul mm bmm mv dot vdot _int_mm _scaled_mm linalg_matmul
+grouped_matmul: _grouped_mm grouped_mm_fallback
 addmm: addmm baddbmm addmv addbmm _addmm_activation sspaddmm
 outer: outer ger
 bilinear: bilinear
@@ -245,7 +246,9 @@ _RENAMED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 _SEQ_FIRST: Final = frozenset({"_flash_attention_forward", "_efficient_attention_forward"})
 _MODES: Final = ("nearest", "bilinear", "trilinear", "bicubic", "linear")
-_KNOWN_DOMAINS: Final = frozenset({"aten", "torchvision", "quantized", "onednn", "higher_order"})
+_KNOWN_DOMAINS: Final = frozenset(
+    {"aten", "torchvision", "quantized", "onednn", "higher_order", "transformers"}
+)
 
 
 def torch_kind(domain: str, name: str, attrs: Mapping[str, AttrValue]) -> tuple[str, Attrs]:

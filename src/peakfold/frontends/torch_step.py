@@ -23,7 +23,7 @@ from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_rnn import lstm, takes_onednn
-from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_scope import ScopeTracker, failed_module
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
 from peakfold.frontends.torch_trace import Recorder, declare_module
 from peakfold.frontends.torch_values import Ref
@@ -185,7 +185,7 @@ def _steps(
             except PeakfoldError:
                 raise
             except Exception as error:
-                raise _failure(module, scopes, error, route) from None
+                raise _failure(module, error, route) from None
             runs.append(tracker.run())
     first, steady = runs
     return Steps(first, steady, options.notes())
@@ -435,9 +435,7 @@ def _kernels(options: StepOptions, *, fake: bool) -> AbstractContextManager[Any]
     return nullcontext() if plain and not fake else _DeviceKernels(options, fake=fake)
 
 
-def _failure(
-    module: torch.nn.Module, scopes: ScopeTracker, error: Exception, route: str
-) -> ModelError:
+def _failure(module: torch.nn.Module, error: Exception, route: str) -> ModelError:
     frames = traceback.extract_tb(error.__traceback__)
     homes = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
     own = [f for f in frames if not f.filename.startswith(homes)]
@@ -447,7 +445,11 @@ def _failure(
         "a training step failed")  # fmt: skip
     return ModelError(
         f"{what}: {type(error).__name__}: {said.strip()[:300]}",
-        where=", ".join(filter(None, (f"module {scopes.failed or type(module).__name__!r}", line))),
+        where=", ".join(
+            filter(
+                None, (f"module {failed_module(module, error) or type(module).__name__!r}", line)
+            )
+        ),
         hint="control flow that depends on values cannot be followed" if route == "trace" else "",
     )
 

@@ -171,6 +171,17 @@ def _convolution_backward_other(ctx: Context) -> int:
 
 
 @count
+def _grouped_macs(ctx: Context) -> int:
+    # Rows fall into groups, each with a matrix of its own: every row meets one matrix. Without
+    # rows in groups (a 3-D left operand) it is a batched product; two 2-D operands contract
+    # group by group, which together is their whole length.
+    left, right = sizes(ctx), sizes(ctx, 1)
+    if len(left) == 2 and len(right) == 2:
+        return prod(left) * right[-1]
+    return prod(left) * right[-1] if len(left) in (2, 3) else 0
+
+
+@count
 def _euclidean_macs(ctx: Context) -> int:
     # One product of rows that are widened by their squared norm and by a one.
     return prod(produced(ctx)) * (sizes(ctx)[-1] + 2)
@@ -199,6 +210,8 @@ ROWS: Final = (
            engine="matrix"),
     # Packed, quantised weights: a scale and a zero point or bias per output.
     OpSpec("packed_linear", macs=_packed_macs, other_ops=per_output(2), workspace=unknown,
+           engine="matrix"),
+    OpSpec("grouped_matmul", macs=_grouped_macs, other_ops=zero, workspace=unknown,
            engine="matrix"),
     # The added operand comes first; alpha and beta are not counted.
     OpSpec("addmm", macs=matmul_macs(1, 2), other_ops=per_output(), workspace=unknown,
