@@ -136,7 +136,10 @@ _GATES: Final = (("rnn", 1, 0), ("gru", 3, 4), ("lstm", 4, 4))
 def _recurrent_other(ctx: Context) -> int:
     # Per gate and unit an activation, and one addition per bias; then the state's arithmetic.
     cell = text(ctx, "cell", "")
-    gates, state = next((g, s) for name, g, s in _GATES if name == cell)
+    known = [(gates, state) for name, gates, state in _GATES if name == cell]
+    if not known:
+        raise CannotTell
+    gates, state = known[0]
     shapes = _weights(ctx)
     matrices = [shape for shape in shapes if len(shape) == 2]
     biases = sum(prod(shape) for shape in shapes if len(shape) == 1)

@@ -26,7 +26,10 @@ def _pool_other(ctx: Context) -> int:
 
 
 def _pooled_axes(ctx: Context) -> int:
-    return {"1": 1, "2": 2, "3": 3}[text(ctx, "axes", "2")]
+    axes = text(ctx, "axes", "2")
+    if axes not in ("1", "2", "3"):
+        raise CannotTell
+    return int(axes)
 
 
 @count
