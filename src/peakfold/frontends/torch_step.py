@@ -270,7 +270,7 @@ def step_graph(
         except PeakfoldError:
             raise
         except Exception as error:
-            raise _failure(module, error, "trace") from None
+            raise _failure(copied, error, "trace") from None
         graph = builder.finish(type(module).__name__, (), "torch")
     return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
 
