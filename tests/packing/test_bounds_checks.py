@@ -16,9 +16,7 @@ pytestmark = pytest.mark.skipif(
 def test_a_wrong_index_is_seen():
     fitter = Fitter(Problem.of([0, 0], [1, 1], [4, 4]))
     assert fitter.place(np.array([1, 0]))[0].tolist() == [4, 0]
-    fitter.sections = type(fitter.sections)(
-        fitter.sections.count, fitter.sections.first[:1], fitter.sections.last[:1],
-        fitter.sections.time,
-    )  # fmt: skip
+    first, *others = fitter.columns
+    fitter.columns = (first[:1], *others)
     with pytest.raises(IndexError):
         fitter.place(np.array([1, 0]))

@@ -44,7 +44,7 @@ class Fitter:
         self._live = problem.alive
         self._pinned = np.flatnonzero((problem.fixed != FREE) & self._live)
         # Columns of one table are strided, and the kernel would be compiled for those again.
-        self._columns = tuple(
+        self.columns = tuple(
             np.ascontiguousarray(column)
             for column in (self.sections.first, self.sections.last, problem.size, problem.align)
         )
@@ -63,7 +63,7 @@ class Fitter:
         at = end = 0
         while True:
             status, at, end = fit(  # type: ignore[call-arg]
-                *self._columns, queue, at, self.leaves, best_gap, limit,
+                *self.columns, queue, at, self.leaves, best_gap, limit,
                 offsets, pool, end, lists, *scrap,
             )  # fmt: skip
             if status != FULL:
