@@ -139,8 +139,8 @@ def overlaps(result: PlanResult) -> list[RenderableType]:
         return []
     return [
         Text(
-            f"{counted(summary.overlaps, 'result')} written over part of an operand; apart from "
-            f"it they need {format_bytes(summary.arena_apart_bytes)}."
+            f"{counted(summary.overlaps, 'result')} written over part of an operand; kept apart, "
+            f"the arena needs {format_bytes(summary.arena_apart_bytes)}."
         )
     ]
 
