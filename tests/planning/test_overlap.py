@@ -258,3 +258,12 @@ def test_random_graphs_do_overlap() -> None:
 
     look()
     assert count
+
+
+def test_bounds_of_any_sharing_do_not_depend_on_the_switch() -> None:
+    graph = parse_graph(
+        f'{HEAD}input x: int8[100]\ny: int8[60] = opaque(x) overlap=["0-10"]\noutput y'
+    )
+    summary = make_plan(graph, replace(REUSABLE, overlap=False)).summary
+    assert (summary.arena_bytes, summary.any_order_bound_bytes) == (160, 110)
+    assert (summary.optimal, summary.order_optimal) == (True, False)

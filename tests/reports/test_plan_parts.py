@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 from rich.text import Text
 
-from peakfold.reports.plan_parts import beside, headline, peak_part, proof_line, savings, zero_copy
+from peakfold.reports.plan_parts import (
+    beside,
+    headline,
+    overlaps,
+    peak_part,
+    proof_line,
+    savings,
+    zero_copy,
+)
 from peakfold.reports.text import render
 from peakfold.units import format_bytes
 
@@ -103,3 +111,21 @@ def test_zero_copy_concatenation_is_reported_apart(planned: Planner) -> None:
     )
     assert zero_copy(planned(CONCAT, align=1, zero_copy=False)) == []
     assert zero_copy(planned(CONCAT, align=1, mode="both")) == []
+
+
+OVERLAP = """peakfold-graph 1
+input x: int8[100]
+y: int8[60] = opaque(x) overlap=["0-10"]
+output y
+"""
+
+
+def test_results_over_parts_of_operands_are_reported(planned: Planner) -> None:
+    result = planned(OVERLAP, align=1, inputs="reusable")
+    (line,) = overlaps(result)
+    assert isinstance(line, Text)
+    assert line.plain == (
+        "1 result written over part of an operand; kept apart, the arena needs 160 B."
+    )
+    assert overlaps(planned(OVERLAP, align=1, inputs="reusable", overlap=False)) == []
+    assert overlaps(planned(OVERLAP, align=1, inputs="reusable", mode="both")) == []

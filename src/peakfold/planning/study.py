@@ -42,7 +42,7 @@ class Study:
         workspace_known: whether every op's scratch is known.
         bodies_proven: every body's arena meets its own bound for every order, so that searched
             bounds of this graph are bounds of the whole.
-        any_order: lower bound for every order, under the sharing that the options allow.
+        any_order: lower bound for every order, under the sharing that facts allow.
     """
 
     source: Graph
@@ -116,14 +116,15 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
             floors = [plan.bound.any_order for plan in plans]
             fact = replace(fact, workspace=body_workspace(op, needs, policies.align))
             floor = replace(fact, workspace=body_workspace(op, floors, policies.align))
-        facts.append(fact)
+        facts.append(fact if options.overlap else replace(fact, overlap=()))
         least.append(floor)
     running = way_of_running(index, file_order(index), options.lanes)
     known = all(fact.workspace is not None for fact in facts)
     return Study(
         source, graph, recipe, target, options, policies, index, tuple(facts), tuple(bodies),
         running.order, running, known and all(body.plan.workspace_known for body in bodies),
-        any_order_bound(index, policies, least), facts == least,
+        any_order_bound(index, policies, least),
+        all(fact.workspace == floor.workspace for fact, floor in zip(facts, least, strict=True)),
     )  # fmt: skip
 
 
@@ -131,9 +132,8 @@ def _facts(graph: Graph, op: Op, target: Target, options: PlanOptions) -> Facts:
     fact = op_facts(graph, op, target)
     if options.profile is not None:
         fact = profiled(fact, op, options.profile.workspace)
-    # Where ops run in lanes, or objects are shared whole, nothing overlaps.
-    wanted = options.overlap and options.lanes == 1
-    return fact if wanted else replace(fact, overlap=())
+    # Where several ops run at once, nothing overlaps.
+    return fact if options.lanes == 1 else replace(fact, overlap=())
 
 
 def body_workspace(op: Op, arenas: Sequence[int], align: int) -> int:
