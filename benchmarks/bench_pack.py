@@ -9,13 +9,14 @@ Suites: `hard` (MiniMalloc's A to K at their capacity), `optimise` (the same wit
 generated lifetimes), `ablation` (hard again, with parts of the portfolio alone). Peers run in
 the same round where they are installed, see `peers.py`; every run has a process of its own.
 Figures are ratios to a bound or to a peer of the same run; seconds are only comparable beside
-the probe.
+the probe. On a machine that others use, `--cpu` ends each run by its CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import resource
 import sys
@@ -66,29 +67,42 @@ def probe() -> float:
     return round(time.perf_counter() - began, 4)
 
 
-def in_child(tool: Tool, problem: Problem, capacity: int | None, limit: float) -> Outcome:
+def in_child(
+    tool: Tool, problem: Problem, capacity: int | None, limit: float, cpu: bool
+) -> Outcome:
     """Run a tool in a forked process, so that memory is its own and a hang can be ended.
 
     The child inherits loaded compiled code; figures of memory are of the whole process. It is
-    ended after ten times its limit and a minute.
+    ended after ten times its limit and a minute. With `cpu`, the limit is of CPU seconds of the
+    child, and of any program it starts; the tool itself is told a limit too long to matter.
     """
     reader, writer = FORK.Pipe(duplex=False)
-    child = FORK.Process(target=_child, args=(writer, tool.run, problem, capacity, limit))
+    told = 20 * limit if cpu else limit
+    most = math.ceil(limit) if cpu else None
+    child = FORK.Process(target=_child, args=(writer, tool.run, problem, capacity, told, most))
+    began = time.perf_counter()
     child.start()
     writer.close()
     try:
-        patience = 10 * limit + 60
+        patience = 10 * told + 60
         return reader.recv() if reader.poll(patience) else (patience, 0.0, None, 0, "ended")
     except EOFError:
-        return 0.0, 0.0, None, 0, "died"
+        return time.perf_counter() - began, float(most or 0), None, 0, "died"
     finally:
         child.kill()
         child.join()
 
 
 def _child(
-    writer: Connection, run: Run, problem: Problem, capacity: int | None, limit: float
+    writer: Connection,
+    run: Run,
+    problem: Problem,
+    capacity: int | None,
+    limit: float,
+    most: int | None,
 ) -> None:
+    if most is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     offsets, error = None, None
     began = time.perf_counter()
     try:
@@ -103,10 +117,11 @@ def _child(
 
 
 def run_one(
-    name: str, label: str, tool: Tool, problem: Problem, capacity: int | None, limit: float
-) -> Row:
+    name: str, label: str, tool: Tool, problem: Problem, capacity: int | None,
+    limit: float, cpu_limit: bool,
+) -> Row:  # fmt: skip
     speed = probe()
-    seconds, cpu, offsets, kib, error = in_child(tool, problem, capacity, limit)
+    seconds, cpu, offsets, kib, error = in_child(tool, problem, capacity, limit, cpu_limit)
     if error:
         print(f"{label} on {name}: {error}", file=sys.stderr)
     bound = lower_bound(problem)
@@ -160,10 +175,10 @@ def ablations() -> dict[str, Tool]:
             model = build(problem)
             if model is None or capacity is None:
                 return None
-            stop = time.perf_counter() + limit
+            stop = time.process_time() + limit
             found = decide(
                 model, capacity, nodes=1 << 60, portfolio=jobs,
-                expired=lambda: time.perf_counter() > stop,
+                expired=lambda: time.process_time() > stop,
             )  # fmt: skip
             return model.offsets(problem, found.low) if found.fits else None
 
@@ -194,6 +209,7 @@ def main() -> None:
     parser.add_argument("--suite", choices=suites, default="hard")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--limit", type=float, default=5.0, help="seconds for each run")
+    parser.add_argument("--cpu", action="store_true", help="let --limit be of CPU seconds")
     parser.add_argument("--count", type=int, default=10, help="perfect packings of each size")
     parser.add_argument("--sizes", type=int, nargs="+", default=[60, 100, 150, 250, 350, 450])
     parser.add_argument("--largest", type=int, default=1_000_000)
@@ -212,7 +228,7 @@ def main() -> None:
         for label, tool in tools.items():
             if problem.buffers > tool.largest:
                 continue
-            row = run_one(name, label, tool, problem, capacity, options.limit)
+            row = run_one(name, label, tool, problem, capacity, options.limit, options.cpu)
             rows.append(row)
             wrong = "" if row.valid else " INVALID" if row.height is not None else " nothing"
             print(f"{name:16} {label:25} {row.seconds:9.3f} s  "
