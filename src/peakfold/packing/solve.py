@@ -216,8 +216,9 @@ def _exact(state: _Search) -> None:
     from peakfold.packing.kernels.search import search
 
     state.announce(search)
-    for target, nodes in _targets(state, model.unit):
-        found = decide(model, target, nodes=nodes, seed=state.seed, expired=state.expired)
+    for target, nodes, again in _targets(state, model.unit):
+        seed = state.seed + again
+        found = decide(model, target, nodes=nodes, seed=seed, expired=state.expired)
         if found.fits:
             state.offer(model.offsets(state.problem, found.low), "exact")
         elif found.fits is False:
@@ -241,21 +242,28 @@ def _partial(state: _Search) -> None:
         )  # fmt: skip
 
 
-def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int]]:
-    """Heights to try, with node budgets; reads the state as it improves.
+def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int, int]]:
+    """Heights to try, with node budgets and how often each was tried before.
 
-    The height that matters (the capacity until it is met, then the bound) gets most of the
-    effort, a ladder between it and the best height the rest.
+    Reads the state as it improves. The height that matters (the capacity until it is met, then
+    the bound) gets most of the effort, a ladder between it and the best height the rest. A
+    height is not tried again before there is more effort for it.
     """
     nodes = FIRST_NODES + 20 * state.problem.buffers
+    spent: dict[int, list[int]] = {}
     while True:
         for fraction in LADDER:
             met = state.capacity is None or state.height <= state.capacity
             base = state.bound if met or state.capacity is None else state.capacity // unit * unit
             steps = (state.height - base) // unit
             step = max(min(int(np.ceil(fraction * steps)), steps - 1), 0)
-            before = state.height
-            yield base + step * unit, nodes if met or step else 10 * nodes
+            before, target = state.height, base + step * unit
+            effort = nodes if met or step else 10 * nodes
+            earlier = spent.setdefault(target, [])
+            if max(earlier, default=0) >= effort:
+                continue
+            earlier.append(effort)
+            yield target, effort, len(earlier) - 1
             if state.height < before:
                 break
         else:
