@@ -59,6 +59,36 @@ output u"""))  # fmt: skip
     assert json.loads(plan.stdout)["summary"]["arena_bytes"] == best["peak_bytes"]
 
 
+@pytest.mark.shared
+@pytest.mark.req("R17")
+def test_a_microcontroller_starts_from_the_interpreters_own_plan(call, shared, tmp_path):
+    model = str(shared / "models/tflite/person_detect.tflite")
+    done = call("fit", model, "--target", "tflm", "--budget", "52KiB", "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    own, *_, best = [v for v in answer["options"] if not v["changes_model"]]
+    assert own["peak_bytes"] == 55296  # as measured
+    assert own["flag"] == ""
+    assert best["peak_bytes"] == answer["bound_bytes"] < 52 * 1024
+    overlaps = next(v for v in answer["options"] if v["applied"] and v is not own)
+    assert overlaps["what"] == "results over parts of their inputs"
+    assert overlaps["flag"] == ""
+    plan = json.loads(call("plan", model, *answer["plan_flags"].split(), "--json").stdout)
+    assert plan["summary"]["arena_bytes"] == overlaps["peak_bytes"]
+
+
+@pytest.mark.shared
+def test_half_precision_weights_are_said_to_be_refused(call, shared):
+    model = str(shared / "models/tflite/face_detection_short_range.tflite")
+    flags = ["--target", "tflm", "--budget", "8MiB", "--time-limit", "0.1", "--json"]
+    told = json.loads(call("fit", model, *flags).stdout)
+    assert "--fold-weights" in told["notes"][0]
+    folded = json.loads(call("fit", model, *flags, "--fold-weights").stdout)
+    assert folded["notes"] == []
+    assert folded["options"][0]["peak_bytes"] == 1_376_256  # as measured
+    assert folded["plan_flags"] == "--target tflm --fold-weights"
+
+
 def test_usage(call, model):
     assert call("fit", model).exit_code == 2
     done = call("plan", model, "--split", "y")

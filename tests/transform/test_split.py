@@ -229,7 +229,7 @@ def test_choices_are_a_front_and_their_plans_are_judged():
     [
         ("y: float32[1,4,8,8] = relu(x)\noutput y", "no window ops"),
         ("h: float32[1,4,8,8] = conv(x, w)\nz: float32[1,4,8,8] = relu(h)\n"
-         "y: float32[1,4,8,8] = relu(h)\noutput y, z", "read behind it"),
+         "y: float32[1,4,8,8] = relu(h)\noutput y, z", "read as a whole"),
         ("h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = relu(h)\noutput y, h",
          "is an output"),
         ("h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = softmax(h)\noutput y",
@@ -243,6 +243,34 @@ def test_what_cannot_be_split_says_why(text, says):
     with pytest.raises(UsageError, match=says):
         Split("y", 2)(g)
     assert "y" not in list(exits(g))
+
+
+def test_the_part_starts_where_ops_are_local():
+    g = parse_graph("""peakfold-graph 1
+input x: float32[1,4,16,16]
+parameter f: float16[4,3,3,4]
+parameter b: float32[1,1,1,4]
+n: float32[1,16,16,4] = transpose(x, perm=[0,2,3,1])
+w: float32[4,3,3,4] = dequantize(f)
+h: float32[1,16,16,4] = conv_2d(n, w, padding="same", stride_h=1, stride_w=1)
+y: float32[1,16,16,4] = add(h, b)
+output y""")
+    split = Split("y", 2)(g)
+    check_graph(split)
+    kinds = ["transpose", "dequantize", *["slice", "conv_2d", "slice", "add"] * 2, "concat"]
+    assert [op.kind for op in split.ops] == kinds
+    assert [op.operands[0] for op in split.ops if op.kind == "slice"][::2] == ["n", "n"]
+
+
+def test_a_small_tensor_on_the_way_is_no_image():
+    g = parse_graph("""peakfold-graph 1
+input x: float32[1,4,8,8]
+parameter w: float32[4,4,1,1]
+h: float32[1,4,8,8] = conv(x, w)
+m: float32[1,4,1,1] = global_average_pool(h)
+y: float32[1,4,8,8] = mul(h, m)
+output y""")
+    assert "as a whole, by 'm'" in (why_not(g, "y") or "")
 
 
 def test_bad_recipes_are_named():

@@ -40,7 +40,7 @@ def command(
     from peakfold.planning import PlanOptions
     from peakfold.planning.fit import fit
     from peakfold.planning.study import recipe_of
-    from peakfold.reports.fit import bytes_beside, fit_document, fit_text, room
+    from peakfold.reports.fit import bytes_beside, fit_document, fit_text, room, runtime_of
     from peakfold.reports.payload import to_json
     from peakfold.transform import replay
 
@@ -53,7 +53,8 @@ def command(
         loaded = load(model, Bindings.parse(dims, shapes))
         graph = replay(loaded.graph, recipe_of(options))
         beside = bytes_beside(Index.of(graph), options, None if budget is not None else chip)
-        result = fit(loaded.graph, max(have - beside, 0), options)
-    document = fit_document(loaded.graph.name or model, result, have, beside, chip)
+        runtime, notes = runtime_of(model, loaded, options)
+        result = fit(loaded.graph, max(have - beside, 0), options, runtime)
+    document = fit_document(loaded.graph.name or model, result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     return 0 if result.fits else DoesNotFit.exit_code

@@ -7,8 +7,9 @@ what-ifs: fewer pixels, smaller elements. Each is planned for real, on top of th
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from peakfold.errors import PeakfoldError, UsageError
@@ -17,6 +18,7 @@ from peakfold.planning.layouts import make_layout
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.patches import PatchChoice, patch_choices, total_macs
 from peakfold.planning.planner import study_graph
+from peakfold.target import load_target
 from peakfold.transform.rescale import Rescale, with_batch
 
 _TRIED_SPLITS: Final = 3
@@ -30,6 +32,7 @@ class FitOption:
     Attributes:
         what: the lever, in words.
         peak_bytes: the arena with it.
+        need_bytes: the arena and what this plan needs beside it.
         extra_flops: operations it adds to a run; `None` = not known.
         applied: part of the plan that `options` of the result makes.
         changes_model: a what-if; results would be others.
@@ -42,6 +45,20 @@ class FitOption:
     applied: bool = False
     changes_model: bool = False
     flag: str = ""
+    need_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a runtime does by itself, and keeps beside the arena.
+
+    Attributes:
+        own: bytes of the arena it makes without a plan; `None` = not known.
+        whole: bytes to set aside for an arena of some size under some options.
+    """
+
+    own: int | None = None
+    whole: Callable[[int, PlanOptions], int] = field(default=lambda arena, _options: arena)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +66,7 @@ class FitResult:
     """The answer.
 
     Attributes:
-        need_bytes: arena of the cheapest plan that fits, or else of the smallest found.
+        need_bytes: what the cheapest plan that fits needs, or else the smallest one found.
         have_bytes: the budget.
         fits: the plan of `options` meets the budget.
         levers: every lever tried, cheapest first; the first is what a plain runtime needs.
@@ -68,13 +85,16 @@ class FitResult:
     bound_bytes: int
 
 
-def fit(graph: Graph, budget: int, options: PlanOptions | None = None) -> FitResult:
+def fit(
+    graph: Graph, budget: int, options: PlanOptions | None = None, runtime: Runtime | None = None
+) -> FitResult:
     """Try the levers on a graph until the budget is met; report all of them.
 
     Args:
         graph: as loaded; every dimension a number.
-        budget: bytes the arena may take.
+        budget: bytes the arena, and what the runtime keeps beside it, may take.
         options: target, policies and time limit.
+        runtime: what executes the plan; by default one that keeps nothing beside the arena.
 
     Raises:
         UsageError: options that do not go together.
@@ -89,15 +109,21 @@ def fit(graph: Graph, budget: int, options: PlanOptions | None = None) -> FitRes
         (True, [128, 128, 64])
     """
     options = replace(options or PlanOptions(), budget=None, trace=False, split=None)
-    search = _Search(graph, budget, options)
+    runtime = runtime or Runtime()
+    search = _Search(graph, budget, options, runtime)
     search.free()
     if not search.met and options.train is None:
         search.split()
-    levers = [*search.levers, *_what_ifs(graph, budget, search.free_options)]
+    room = 2 * budget - runtime.whole(budget, options)
+    levers = [
+        *search.levers,
+        *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
+          for v in _what_ifs(graph, room, search.free_options)),
+    ]  # fmt: skip
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.best <= budget,
         levers=tuple(levers), options=search.options,
-        largest_batch=_largest_batch(graph, budget, search.free_options), bound_bytes=search.bound,
+        largest_batch=_largest_batch(graph, room, search.free_options), bound_bytes=search.bound,
     )  # fmt: skip
 
 
@@ -107,8 +133,8 @@ def arena_of(graph: Graph, options: PlanOptions) -> int:
 
 
 class _Search:
-    def __init__(self, graph: Graph, budget: int, options: PlanOptions) -> None:
-        self.graph, self.budget, self.base = graph, budget, options
+    def __init__(self, graph: Graph, budget: int, options: PlanOptions, runtime: Runtime) -> None:
+        self.graph, self.budget, self.base, self.runtime = graph, budget, options, runtime
         self.levers: list[FitOption] = []
         self.best, self.options, self.free_options = 1 << 62, options, options
         self.bound = 0
@@ -119,35 +145,45 @@ class _Search:
 
     def free(self) -> None:
         """Levers that cost nothing, each on top of the last, in the order of their risk."""
-        plain = replace(
-            self.base, strategy="by-size", inplace=False, views=False, zero_copy=False,
-            order="file",
-        )  # fmt: skip
-        steps: tuple[tuple[str, str, PlanOptions], ...] = (
-            ("one buffer each, greedy by size", "", plain),
-            ("offsets searched", "--no-inplace --no-views", replace(plain, strategy="best")),
-            ("in place and views", "--no-zero-copy",
-             replace(plain, strategy="best", inplace=True, views=True)),
-            ("concatenations in place", "",
-             replace(plain, strategy="best", inplace=True, views=True, zero_copy=True)),
-            ("order of operators", "--order best",
-             replace(plain, strategy="best", inplace=True, views=True, zero_copy=True,
-                     order="best")),
-        )  # fmt: skip
+        if self.runtime.own is not None:
+            self._take(FitOption("the runtime's own plan", self.runtime.own), self.base)
         least = 1 << 62
-        for what, flag, options in steps:
+        for what, flag, options in self._steps():
             study = study_graph(self.graph, options)
             total = make_layout(study, "arena", options.strategy).total
             self._take(FitOption(what, total, flag=flag), options)
-            self.bound = max(self.bound, study.any_order)
+            self.bound = study.any_order  # of the last step, which may share the most
             if total < least:
                 least, self.free_options = total, options
+
+    def _steps(self) -> Iterator[tuple[str, str, PlanOptions]]:
+        plain = replace(
+            self.base, strategy="by-size", inplace=False, views=False, zero_copy=False,
+            overlap=False, order="file",
+        )  # fmt: skip
+        overlaps = bool(load_target(self.base.target).overlap_kinds)
+        apart = " --no-overlap" if overlaps else ""
+        if self.runtime.own is None:
+            yield "one buffer each, greedy by size", "", plain
+        at = replace(plain, strategy="best")
+        yield "offsets searched", "--no-inplace --no-views" + apart, at
+        at = replace(at, inplace=True, views=True)
+        yield "in place and views", "--no-zero-copy" + apart, at
+        at = replace(at, zero_copy=True)
+        yield "concatenations in place", apart.strip(), at
+        if overlaps:
+            at = replace(at, overlap=True)
+            yield "results over parts of their inputs", "", at
+        yield "order of operators", "--order best", replace(at, order="best")
 
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
         whole = total_macs(study_graph(self.graph, self.base).graph)
         choices = patch_choices(self.graph, self.base)
-        fitting = [c for c in choices if c.live_bytes <= self.budget]
+        fitting = [
+            c for c in choices
+            if self.runtime.whole(c.live_bytes, replace(self.base, split=c.split)) <= self.budget
+        ]  # fmt: skip
         for choice in (fitting[::-1] or choices)[:_TRIED_SPLITS]:
             options = replace(self.free_options, order="file", split=choice.split)
             extra = _extra(choice, whole)
@@ -156,7 +192,7 @@ class _Search:
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
                     arena_of(self.graph, options), extra,
-                    flag=f"--split {split.upto}={split.patches}",
+                    flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
                 options,
             )  # fmt: skip
@@ -165,10 +201,11 @@ class _Search:
 
     def _take(self, lever: FitOption, options: PlanOptions) -> None:
         """Note a lever; it becomes part of the plan when it lowers the arena and that is needed."""
-        takes = lever.peak_bytes < self.best and not self.met
+        need = self.runtime.whole(lever.peak_bytes, options)
+        takes = need < self.best and not self.met
         if takes:
-            self.best, self.options = lever.peak_bytes, options
-        self.levers.append(replace(lever, applied=takes))
+            self.best, self.options = need, options
+        self.levers.append(replace(lever, applied=takes, need_bytes=need))
 
 
 def _extra(choice: PatchChoice, whole: int | None) -> int | None:

@@ -16,6 +16,9 @@ from peakfold.transform import Split
 from peakfold.transform.split import exits
 
 COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+_MISSES = (
+    2  # the whole result and the whole image may lie side by side: two bands may not be enough
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def patch_choices(graph: Graph, options: PlanOptions, most: int = 400) -> list[P
     """Splits that lower the live bytes, best trade-offs only: fewer bytes cost more work.
 
     Every exit behind the peak is tried with growing numbers of bands until the peak no longer
-    falls.
+    falls twice in a row.
 
     Args:
         graph: as loaded.
@@ -68,15 +71,18 @@ def patch_choices(graph: Graph, options: PlanOptions, most: int = 400) -> list[P
     peak_op = study.order[min(played.peak_step, len(study.order) - 1)]
     folded = study.graph
     for name in _behind(folded, peak_op):
-        best = least
+        best, misses = least, 0
         for choice in _bands(graph, options, name):
             left -= 1
-            if choice.live_bytes >= best:
-                break
-            best = choice.live_bytes
-            found.append(choice)
+            if choice.live_bytes < best:
+                best, misses = choice.live_bytes, 0
+                found.append(choice)
+            else:
+                misses += 1
             if left <= 0:
                 return _front(found)
+            if misses == _MISSES:
+                break
     return _front(found)
 
 

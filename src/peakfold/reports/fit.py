@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis import Index, static_bytes
 from peakfold.device import Device
-from peakfold.errors import UsageError
-from peakfold.planning.fit import FitResult
+from peakfold.errors import ModelError, RunFailed, UsageError
+from peakfold.frontends import Loaded
+from peakfold.ir import Graph
+from peakfold.planning.fit import FitResult, Runtime
 from peakfold.planning.options import PlanOptions
+from peakfold.planning.study import recipe_of
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
 from peakfold.reports.text import plain_table, render, shorten
 from peakfold.units import format_bytes
@@ -43,18 +48,65 @@ def room(device: Device | None, budget: int | None) -> int:
     return int(device.memory.value)
 
 
+def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtime, list[str]]:
+    """What the target's interpreter does with a file by itself, and what to say of it.
+
+    Args:
+        model: the file.
+        loaded: what was read from it.
+        options: of the plans.
+    """
+    if options.target != "tflm" or Path(model).suffix != ".tflite":
+        return Runtime(), []
+    if loaded.bindings.shapes or loaded.bindings.dims:
+        return Runtime(), ["The file states other shapes, so its own arena is not known."]
+    from peakfold.runtimes.tflite.allocator import predict
+    from peakfold.runtimes.tflite.planned import after_recipe
+    from peakfold.runtimes.tflite.scratch import known_scratch
+
+    try:
+        parsed = after_recipe(Path(model), loaded.graph, recipe_of(options))
+        own = predict(parsed, known_scratch(parsed)).head
+    except (ModelError, RunFailed) as error:
+        return Runtime(), [f"The interpreter's own arena is not known: {error.what}"]
+    halves = _halves(loaded.graph) and not options.fold_weights
+    notes = ["The interpreter refuses half-precision weights: give --fold-weights."]
+    return Runtime(own=own), notes if halves else []
+
+
+def _halves(graph: Graph) -> bool:
+    return any(
+        op.kind == "dequantize" and graph[op.inputs[0]].dtype.name == "float16" for op in graph.ops
+    )
+
+
+def plan_flags(options: PlanOptions) -> list[str]:
+    """Flags of `plan` that `fit` was given, too."""
+    flags = [] if options.target == "generic" else ["--target", options.target]
+    if options.fold_weights:
+        flags.append("--fold-weights")
+    if not options.fold:
+        flags.append("--no-fold")
+    return flags if options.align is None else [*flags, "--align", str(options.align)]
+
+
 def fit_document(
-    model: str, result: FitResult, have: int, beside: int, device: Device | None
-) -> FitDocument:
+    model: str, result: FitResult, have: int, beside: int, device: Device | None,
+    notes: list[str],
+) -> FitDocument:  # fmt: skip
     """The output of ``fit --json``."""
+    last = next((v.flag for v in reversed(result.levers) if v.applied), "")
+    flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
     return FitDocument(
         schema=schema_name("fit"), model=model,
         device=None if device is None else device.name, fits=result.fits,
         need_bytes=result.need_bytes + beside, have_bytes=have,
         beside_bytes=beside, bound_bytes=result.bound_bytes, largest_batch=result.largest_batch,
+        plan_flags=flags, notes=notes,
         options=[
             LeverRecord(
-                what=lever.what, peak_bytes=lever.peak_bytes, extra_flops=lever.extra_flops,
+                what=lever.what, peak_bytes=lever.peak_bytes,
+                need_bytes=lever.need_bytes + beside, extra_flops=lever.extra_flops,
                 extra_time_s=None, applied=lever.applied, changes_model=lever.changes_model,
                 flag=lever.flag,
             )
@@ -65,13 +117,13 @@ def fit_document(
 
 def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     """The verdict first, then a row a lever."""
-    have = max(document.have_bytes - document.beside_bytes, 0)
+    have = document.have_bytes
     rows = [
         (
             "*" if lever.applied else "",
             shorten(lever.what, max(width - 44, 20)),
             format_bytes(lever.peak_bytes),
-            "fits" if lever.peak_bytes <= have else f"+{format_bytes(lever.peak_bytes - have)}",
+            "fits" if lever.need_bytes <= have else f"+{format_bytes(lever.need_bytes - have)}",
             _work(lever),
         )
         for lever in document.options
@@ -93,8 +145,8 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     )  # fmt: skip
     if document.largest_batch is not None:
         body.append(Text(f"largest batch that fits: {document.largest_batch}"))
-    last = next((v.flag for v in reversed(document.options) if v.applied), "")
-    body.append(Text(f"the plan: peakfold plan MODEL {last}".rstrip()))
+    body.append(Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()))
+    body += map(Text, document.notes)
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
     return render(body, width=width, color=color)
 

@@ -349,6 +349,8 @@ class LeverRecord:
     """One lever, on top of the free ones before it.
 
     Attributes:
+        peak_bytes: the arena with it.
+        need_bytes: the arena and what lies beside it.
         extra_flops: operations it adds to a run; `null` = not known.
         extra_time_s: `null` until a device's time is estimated for it.
         applied: part of the plan that `fit` recommends.
@@ -358,6 +360,7 @@ class LeverRecord:
 
     what: str
     peak_bytes: int
+    need_bytes: int
     extra_flops: int | None
     extra_time_s: float | None
     applied: bool
@@ -371,9 +374,12 @@ class FitDocument:
 
     Attributes:
         need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included.
-        beside_bytes: what lies in the same memory beside the arena (weights, inputs).
+        beside_bytes: what lies in the same memory beside the arena (weights, inputs, what the
+            interpreter keeps).
         bound_bytes: no order and no layout of the unchanged network needs less arena.
         largest_batch: `null` where the network does not scale with its first dimension.
+        plan_flags: what to give ``peakfold plan`` for the recommended plan.
+        notes: what else to know.
     """
 
     schema: str
@@ -385,6 +391,8 @@ class FitDocument:
     beside_bytes: int
     bound_bytes: int
     largest_batch: int | None
+    plan_flags: str
+    notes: list[str]
     options: list[LeverRecord]
 
 

@@ -24,8 +24,8 @@ class Split:
     """The step that computes everything up to a tensor in bands of rows.
 
     Attributes:
-        upto: the tensor; all ops that it needs must be local, and nothing else may read what
-            they make.
+        upto: the tensor. The part reaches back as far as ops are local in their rows, and nothing
+            else may read what they make.
         patches: number of bands, at least 2.
 
     Raises:
@@ -52,39 +52,92 @@ class Split:
 
 
 def head_of(graph: Graph, upto: str) -> list[int]:
-    """Ops that a tensor needs and that depend on an input, in file order."""
+    """Ops that compute a tensor a band at a time, in file order.
+
+    Found from the tensor backwards, as far as ops are local in their rows. What lies before them
+    (inputs, results of other ops, constants that are computed) is read as a whole.
+    """
+    axis = _axis(graph, upto)
+    if axis is None:
+        return []
+    fed = _fed(graph)
     needed, ops = {upto}, []
     for at in reversed(range(len(graph.ops))):
         op = graph.ops[at]
-        if needed.intersection(op.results):
-            ops.append(at)
-            needed.update(op.operands)
+        if needed.intersection(op.results) and at in fed:
+            patch = _whole_patch(graph, op, axis)
+            if patch is not None:
+                ops.append(at)
+                needed.update(op.inputs[position] for position in patch.needs)
     return ops[::-1]
+
+
+def _axis(graph: Graph, upto: str) -> int | None:
+    """The axis of rows of the last window op before a tensor."""
+    needed = {upto}
+    for op in reversed(graph.ops):
+        if needed.intersection(op.results):
+            axis = row_axis(op.kind)
+            if axis is not None:
+                return axis
+            needed.update(op.operands)
+    return None
+
+
+def _fed(graph: Graph) -> set[int]:
+    """Ops whose results depend on an input."""
+    live, ops = set(graph.inputs), set()
+    for at, op in enumerate(graph.ops):
+        if live.intersection(op.operands):
+            ops.add(at)
+            live.update(op.results)
+    return ops
+
+
+def _whole_patch(graph: Graph, op: Op, axis: int) -> Patch | None:
+    """How an op makes all rows of its result; `None` when it is not local in its rows."""
+    if op.regions or op.writes or op.reads or len(op.results) != 1:
+        return None
+    shape = concrete(graph[op.results[0]])
+    if shape is None or len(shape) != 4 or shape[0] != 1:
+        return None
+    return patch_of(context(op, graph.by_name), axis, Interval(0, shape[axis]))
 
 
 def why_not(graph: Graph, upto: str) -> str | None:
     """Why the part before a tensor cannot be split, or `None` when it can."""
     if upto not in graph.producer:
         return "no op makes it"
-    head = head_of(graph, upto)
-    axes = {row_axis(graph.ops[at].kind) for at in head} - {None}
-    if len(axes) != 1:
-        return "no window ops before it" if not axes else "its window ops have two layouts"
+    axis = _axis(graph, upto)
+    if axis is None:
+        return "no window ops before it"
     shape = concrete(graph[upto])
     if shape is None or len(shape) != 4 or shape[0] != 1:
         return "it is not one image (batch 1, rank 4)"
+    head = head_of(graph, upto)
+    last = graph.producer[upto]
+    if last not in head:
+        op = graph.ops[last]
+        return f"op {op.name!r} ({op.kind}) is not local in its rows"
+    if all(row_axis(graph.ops[at].kind) is None for at in head):
+        return "no window ops before it that are local"
+    return _leak(graph, head, upto, axis)
+
+
+def _leak(graph: Graph, head: list[int], upto: str, axis: int) -> str | None:
+    """What needs a tensor on the way to the last one as a whole."""
     inside = {name for at in head for name in graph.ops[at].results} - {upto}
     if inside & set(graph.outputs):
         return f"{min(inside & set(graph.outputs))!r} before it is an output"
     members = set(head)
     for at, op in enumerate(graph.ops):
-        if at not in members and inside.intersection(op.operands):
-            leaves = min(inside.intersection(op.operands))
-            return f"{leaves!r} before it is read behind it, by {op.name!r}"
-    for at in head:
-        op = graph.ops[at]
-        if op.regions or op.writes or op.reads or len(op.results) != 1:
-            return f"op {op.name!r} ({op.kind}) has effects, bodies or several results"
+        wholes = set(op.operands)
+        if at in members:
+            patch = _whole_patch(graph, op, axis)
+            cut = patch.needs if patch is not None else {}
+            wholes = {name for n, name in enumerate(op.inputs) if n not in cut}
+        if inside & wholes:
+            return f"{min(inside & wholes)!r} before it is read as a whole, by {op.name!r}"
     return None
 
 
@@ -97,8 +150,7 @@ class _Splitter:
         if reason is not None:
             raise self._refused(reason)
         self.head = head_of(graph, options.upto)
-        kinds = (row_axis(graph.ops[at].kind) for at in self.head)
-        self.axis = next(axis for axis in kinds if axis is not None)
+        self.axis = _axis(graph, options.upto) or 0
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.rows = (concrete(graph[options.upto]) or ())[self.axis]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,23 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
     if after > before:
         return Applied(plain, before, plain, before, obeys=False)
     return Applied(planned, after, plain, before, obeys=True)
+
+
+def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
+    """The file's model after the graph steps of a recipe, planned by nobody.
+
+    Args:
+        path: the file.
+        graph: as loaded from it.
+        recipe: steps, as plans record them.
+
+    Raises:
+        ModelError: the file holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
+    names = names_of_model(read_tflite(path))
+    edit = Edit(order=_kept(replay(graph, recipe), names), offsets={})
+    return parse_model(rewrite_all(path.read_bytes(), [edit], str(path))[0])
 
 
 def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Applied:
