@@ -72,21 +72,48 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *operands: Any) -> tuple[Tensor, Tensor, Tensor]:
-        x, w_ih, w_hh, b_ih, b_hh, h, c, reverse = operands
+        *tensors, reverse = operands
         ctx.set_materialize_grads(False)
-        steps, batch, _ = x.shape
-        size = w_hh.shape[1]
-        out = x.new_empty(steps, batch, size)
-        last_h, last_c = x.new_empty(batch, size), x.new_empty(batch, size)
-        nbytes = onednn_workspace(steps, batch, x.shape[2], size, bool(reverse))
-        kept = x.new_empty(nbytes, dtype=torch.uint8)
-        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, h, c, out, last_h, last_c, kept)
-        return out, last_h, last_c
+        steps, batch, inputs = tensors[0].shape
+        nbytes = onednn_workspace(steps, batch, inputs, tensors[2].shape[1], bool(reverse))
+        made = torch.ops.peakfold.lstm_layer(*tensors, nbytes, reverse)
+        ctx.save_for_backward(*tensors, *made)
+        ctx.reverse = reverse
+        return (made[0], made[1], made[2])
 
     @staticmethod
-    def backward(ctx: Any, *_grads: Any) -> tuple[Tensor | None, ...]:
-        made = [torch.empty_like(t) for t in ctx.saved_tensors[:7]]
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        made = torch.ops.peakfold.lstm_layer_backward(*ctx.saved_tensors, *grads, ctx.reverse)
         return (*made, None)
+
+
+# Operators of our own, so that who watches a run sees one call a layer, as on a real CPU. They
+# exist for tensors without memory only.
+_LIBRARY = torch.library.Library("peakfold", "DEF")  # type: ignore[no-untyped-call]
+_OPERANDS = "Tensor x, Tensor w1, Tensor w2, Tensor b1, Tensor b2, Tensor h, Tensor c"
+_LIBRARY.define(  # type: ignore[no-untyped-call]
+    f"lstm_layer({_OPERANDS}, int nbytes, bool reverse) -> Tensor[]"
+)
+_LIBRARY.define(  # type: ignore[no-untyped-call]
+    f"lstm_layer_backward({_OPERANDS}, Tensor y, Tensor hy, Tensor cy, Tensor kept, Tensor? dy, "
+    "Tensor? dhy, Tensor? dcy, bool reverse) -> Tensor[]"
+)
+
+
+def _forward_meta(*operands: Any) -> list[Tensor]:
+    x, _, w_hh, _, _, h, c, nbytes, _ = operands
+    return [x.new_empty(*x.shape[:2], w_hh.shape[1]), torch.empty_like(h), torch.empty_like(c),
+            x.new_empty(nbytes, dtype=torch.uint8)]  # fmt: skip
+
+
+def _backward_meta(*operands: Any) -> list[Tensor]:
+    return [torch.empty_like(t) for t in operands[:7]]
+
+
+_LIBRARY.impl("lstm_layer", _forward_meta, "Meta")  # type: ignore[no-untyped-call]
+_LIBRARY.impl(  # type: ignore[no-untyped-call]
+    "lstm_layer_backward", _backward_meta, "Meta"
+)
 
 
 @lru_cache(maxsize=256)
@@ -101,11 +128,55 @@ def onednn_workspace(steps: int, batch: int, inputs: int, size: int, reverse: bo
         reverse: the direction.
     """
     with _disable_current_modes(), torch.enable_grad():
-        real = [torch.zeros(shape) for shape in (
-            (steps, batch, inputs), (4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,),
-            (batch, size), (batch, size),
-        )]  # fmt: skip
-        made = torch.ops.aten.mkldnn_rnn_layer(
-            *real, reverse, [], _LSTM, size, 1, True, False, False, True
-        )
-        return int(made[3].untyped_storage().nbytes())
+        kept = real_forward(steps, batch, inputs, size, reverse)[1][3]
+        return int(kept.untyped_storage().nbytes())
+
+
+def real_forward(
+    steps: int, batch: int, inputs: int, size: int, reverse: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Operands and results of oneDNN's layer on zeros; runs on real memory.
+
+    Args:
+        steps: length of the sequence.
+        batch: sequences.
+        inputs: features of the input.
+        size: of the hidden state.
+        reverse: the direction.
+    """
+    real = [torch.zeros(shape) for shape in (
+        (steps, batch, inputs), (4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,),
+        (batch, size), (batch, size),
+    )]  # fmt: skip
+    return real, again(real, reverse)
+
+
+def again(real: Sequence[Tensor], reverse: bool) -> list[Tensor]:
+    """The layer on operands that exist.
+
+    Args:
+        real: operands of `real_forward`.
+        reverse: the direction.
+    """
+    size = real[2].shape[1]
+    made = torch.ops.aten.mkldnn_rnn_layer(
+        *real, reverse, [], _LSTM, size, 1, True, False, False, True
+    )
+    return list(made)
+
+
+def real_backward(
+    real: Sequence[Tensor], made: Sequence[Tensor], grads: Sequence[Tensor | None], reverse: bool
+) -> object:
+    """Gradients of the layer, by oneDNN.
+
+    Args:
+        real: operands of `real_forward`.
+        made: its results.
+        grads: of output, hidden and cell state; `None` where there is none.
+        reverse: the direction.
+    """
+    size = real[2].shape[1]
+    return torch.ops.aten.mkldnn_rnn_layer_backward(
+        *real, *made[:3], *grads, reverse, _LSTM, size, 1, True, True, False, [], False, made[3]
+    )

@@ -1,0 +1,92 @@
+"""Scratch of CPU kernels, measured and not guessed: the op is run once, alone.
+
+Convolutions of oneDNN reorder weights and images into blocks of their own. How much that takes
+is decided inside the library, so an op of the same shapes is run on real memory and its
+allocations are watched. Each signature is measured once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from peakfold.frontends.torch_rnn import again, real_backward, real_forward
+from peakfold.runtimes.torch.allocator import allocations, peak_of
+
+_LAYERS = frozenset({"lstm_layer", "lstm_layer_backward"})
+KINDS = frozenset({"convolution", "convolution_backward", "_convolution"}) | _LAYERS
+
+
+class CpuScratch:
+    """Scratch of calls by their signature; give it to `fake_steps` as `workspace`.
+
+    Args:
+        kinds: operators that are measured; scratch of the others is taken as none.
+
+    Attributes:
+        table: bytes by signature, what was measured so far.
+
+    Example:
+        >>> scratch = CpuScratch()
+        >>> scratch(torch.ops.aten.relu.default, (torch.zeros(4),), {})
+        0
+    """
+
+    def __init__(self, kinds: frozenset[str] = KINDS) -> None:
+        self._kinds = kinds
+        self.table: dict[str, int] = {}
+
+    def __call__(self, func: Any, args: Any, kwargs: Any) -> int:
+        """Bytes of scratch of one call; its tensors may be fake."""
+        name = func._schema.name.partition("::")[2]
+        if name not in self._kinds:
+            return 0
+        key = f"{name} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
+        if key not in self.table:
+            layer = name in _LAYERS
+            self.table[key] = _layer(args) if layer else _measured(func, args, kwargs)
+        return self.table[key]
+
+
+def _signature(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return f"{leaf.dtype}{tuple(leaf.shape)}{tuple(leaf.stride())}"
+    return str(leaf)
+
+
+def _measured(func: Any, args: Any, kwargs: Any) -> int:
+    kept: list[Any] = []
+    with _disable_current_modes(), torch.no_grad():
+        real_args, real_kwargs = tree_map(_real, (args, kwargs))
+        changes = allocations(lambda: kept.append(func(*real_args, **real_kwargs)))
+    highest, last = peak_of(changes)
+    return highest - last
+
+
+def _layer(args: Any) -> int:
+    """Scratch of one layer of an LSTM: oneDNN's own op, on zeros."""
+    steps, batch, inputs = (int(n) for n in args[0].shape)
+    size, reverse = int(args[2].shape[1]), bool(args[-1])
+    kept: list[Any] = []
+    with _disable_current_modes(), torch.enable_grad():
+        if len(args) == 9:
+            real = real_forward(steps, batch, inputs, size, reverse)[0]
+            changes = allocations(lambda: kept.append(again(real, reverse)))
+            highest, last = peak_of(changes)
+            return highest - last
+        real, made = real_forward(steps, batch, inputs, size, reverse)
+        grads = [None if g is None else torch.zeros(tuple(g.shape)) for g in args[11:14]]
+        with torch.no_grad():
+            changes = allocations(lambda: kept.append(real_backward(real, made, grads, reverse)))
+    highest, last = peak_of(changes)
+    return highest - last
+
+
+def _real(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    size, stride = tuple(map(int, leaf.shape)), tuple(map(int, leaf.stride()))
+    return torch.empty_strided(size, stride, dtype=leaf.dtype).zero_()
