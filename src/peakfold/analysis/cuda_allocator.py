@@ -145,6 +145,10 @@ class CachingAllocator:
         self.requested += nbytes
         return True
 
+    def address(self, name: int) -> int:
+        """Where a block in use begins; segments follow one another from 0."""
+        return self._used[name].start
+
     def free(self, name: int) -> None:
         """Take a block back into the cache; a name that took nothing is ignored."""
         block = self._used.pop(name, None)

@@ -53,6 +53,22 @@ def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
     return with_notes(graph, notes), bindings
 
 
+def load_example(spec: str, *, real: bool = False) -> Example:
+    """What a callable returns, as an `Example`.
+
+    Args:
+        spec: ``package.module:callable``.
+        real: build the module with its values, to run it.
+
+    Raises:
+        UsageError: no such module or callable.
+        ModelError: the callable failed.
+    """
+    with _importing():
+        make = _found(spec)
+        return _built(spec, make) if real else _example(spec, make)[0]
+
+
 @contextmanager
 def _importing() -> Iterator[None]:
     """The working directory is importable, as for ``python -m``."""

@@ -19,7 +19,7 @@ import io
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,8 @@ class Example:
         args, kwargs: example inputs; only shapes and types of tensors matter (but for ``run``).
         dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
         route: how to capture, see the module's docstring.
+        loss: for training, from the module's result to a scalar.
+        optimizer: for training, from parameters to an optimizer.
     """
 
     module: torch.nn.Module
@@ -63,6 +65,25 @@ class Example:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     route: Route = "export"
+    loss: Callable[[Any], torch.Tensor] | None = None
+    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] | None = None
+
+    def resized(
+        self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with numbers for named dimensions; a resized tensor has no values.
+
+        Args:
+            dims: by the names in `dynamic`.
+            shapes: of inputs, by input name.
+
+        Raises:
+            UsageError: a name the example does not have.
+        """
+        args, kwargs = tuple(self.args), dict(self.kwargs)
+        names = input_names(self.module, args, kwargs)
+        sizes = _sizes(args, kwargs, names, self.dynamic, dims, shapes or {})
+        return _resized(args, kwargs, names, sizes)
 
 
 def capture(
