@@ -254,6 +254,57 @@ def test_keyword_inputs_and_dict_outputs():
     assert (macs(graph), graph.inputs, len(graph.outputs)) == (QUARTER, ("x",), 1)
 
 
+def test_fused_inference_paths_count_what_they_fuse():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
+    right = macs(capture(layer, (rand(2, 10, 64),)))
+    attention = layer.self_attn
+    projections = (attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight,
+                   attention.out_proj.bias)  # fmt: skip
+    norms = (layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias)
+    feed = (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias)
+
+    def fused(x):
+        return torch._transformer_encoder_layer_fwd(
+            x, 64, 4, *projections, False, False, 1e-5, *norms, *feed
+        )
+
+    def only_attention(x):
+        return torch._native_multi_head_attention(x, x, x, 64, 4, *projections)[0]
+
+    assert macs(capture(zoo.Fn(fused), (rand(2, 10, 64),), route="run")) == right == 680_960
+    assert macs(capture(zoo.Fn(only_attention), (rand(2, 10, 64),), route="run")) == 353_280
+
+
+def test_the_backward_pass_of_attention_is_five_products():
+    class Step(nn.Module):
+        def forward(self, q):
+            with torch.enable_grad():
+                q = q.detach().requires_grad_()
+                out = F.scaled_dot_product_attention(q, q, q)
+                return torch.autograd.grad(out.sum(), [q])
+
+    graph = capture(Step(), (rand(2, 4, 16, 8),), route="trace")
+    assert macs(graph) == (2 + 5) * 2 * 4 * 16 * 16 * 8
+
+
+def test_every_listed_operator_exists():
+    from peakfold.frontends.torch_names import IGNORED, KIND_OF, base_name
+    from peakfold.ops import lookup
+
+    there = {schema.name.partition("::")[2] for schema in torch._C._jit_get_all_schemas()}
+    there = {base_name(name) for name in there} | there
+    elsewhere = {
+        "deform_conv2d", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "nms",
+        "flex_attention", "grouped_mm_fallback", "quantize_per_tensor", "quantize_per_channel",
+        "dequantize_per_tensor", "dequantize_per_channel",
+    }  # fmt: skip
+    # Two torch versions are supported: a few names are in one of them only.
+    newer = {"qlinear_pointwise"}
+    assert set(KIND_OF) - there - elsewhere - newer == set()
+    assert {kind for kind in KIND_OF.values() if not lookup(kind).known} == set()
+    assert not set(KIND_OF) & IGNORED
+
+
 def test_parameters_nothing_reads_are_in_the_total():
     class Half(nn.Module):
         def __init__(self) -> None:

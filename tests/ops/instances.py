@@ -276,12 +276,24 @@ ATEN_UNARY = {
 }  # fmt: skip
 
 
+def with_row(array: np.ndarray, at: int, row: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array[at] = row
+    return array
+
+
 def aten() -> Iterator[Instance]:
     """Kinds that only torch has, by the names that give their kind."""
     for shape in SHAPES:
         for op_type, function in ATEN_UNARY.items():
             x = floats(shape) * (4 if op_type == "Trunc" else 1)
             yield make(op_type, x, truth=lambda v, f=function: (np.asarray(f(v)),))
+        at = np.zeros(1, np.int64)
+        if shape:
+            put = {"truth": lambda v, i, u: (with_row(v, i[0], u),)}
+            yield make("IndexPut", floats(shape), at, floats(shape[1:], 1), **put)
+            yield make("PutSlice", floats(shape), floats(shape[1:], 1),
+                       truth=lambda v, u: (with_row(v, -1, u),))  # fmt: skip
         mask = floats(shape, 1) > 0.5
         yield make("MaskedFill", floats(shape), mask, truth=lambda v, m: (np.where(m, 7.0, v),))
 

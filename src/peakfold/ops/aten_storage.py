@@ -36,6 +36,21 @@ def _filled(ctx: Context) -> tuple[int, int]:
     return 0, size_of(ctx.outputs[0])
 
 
+@moves
+def _copied(ctx: Context) -> tuple[int, int]:
+    # `copy_` names what it writes over first, and does not read it.
+    return size_of(ctx.inputs[-1]), size_of(ctx.outputs[0])
+
+
+@moves
+def _placed(ctx: Context) -> tuple[int, int]:
+    # Indices and values; what is added to is read as well.
+    values = size_of(ctx.inputs[-1])
+    indices = sum(size_of(tensor) for tensor in ctx.inputs[1:-1] if tensor is not None)
+    combined = values if ctx.int_attr("accumulate", 0) else 0
+    return indices + values + combined, values
+
+
 def _put_other(ctx: Context) -> int | None:
     """One operation per value that is added to what it replaces; plain stores are free."""
     if not ctx.int_attr("accumulate", 0):
@@ -48,14 +63,18 @@ ROWS: Final = (
     OpSpec("view", workspace=zero, macs=zero, other_ops=zero, engine="none"),
     # A tensor after one of its views was written: the bytes are there already.
     OpSpec("after_write", same(), workspace=zero, macs=zero, other_ops=zero, engine="none"),
-    _moved("copy"),
+    _moved("copy", moved=_copied),
     _moved("repeat"),
     _moved("stack"),
     _moved("roll"),
     _moved("filled", moved=_filled),
     _moved("index", moved=_picked),
-    _moved("index_put", None, _put_other),
-    _moved("put_slice"),
+    # Elements that are not written stay what they are, where they are.
+    *(
+        OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=other,
+               bytes_moved=_placed, engine="copy")
+        for kind, other in (("index_put", _put_other), ("put_slice", zero))
+    ),
     _moved("windows"),
     _moved("sequence", None, per_output()),
     OpSpec("read_value", workspace=zero, macs=zero, other_ops=zero, engine="none"),
