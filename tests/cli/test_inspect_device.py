@@ -78,6 +78,7 @@ def test_an_estimate_shows_its_error(call: Call, fc: Path) -> None:
     text = " ".join(call(*args).stdout.split())
     assert "median error" in text
     assert "on architectures not seen" in text
+    assert "its split among ops not" in text
     assert "so here the error is not known" in text  # batch 1
     timing = json.loads(call(*args, "--json").stdout)["timing"]
     assert (timing["basis"], timing["precision"]) == ("fitted", "float16")

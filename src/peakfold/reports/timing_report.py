@@ -122,7 +122,8 @@ def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]
     many = f": {len(shown)} of {len(known):,}" if len(shown) < len(known) else ""
     columns = [("op", "left"), ("kind", "left"), ("time", "right"), ("", "right"),
                ("bound", "left"), ("rated as", "left")]  # fmt: skip
-    return [heading(f"Slowest ops{many}"), plain_table(columns, cells)]
+    split = "" if found.estimate is None else " (the total was checked, its split among ops not)"
+    return [heading(f"Slowest ops{many}{split}"), plain_table(columns, cells)]
 
 
 def seconds(value: float | None) -> str:
