@@ -1,6 +1,6 @@
 """Graph -> facts: index, schedule lifetimes, alias facts, bounds. No choices are made here."""
 
-from peakfold.analysis.bounds import any_order_bound
+from peakfold.analysis.bounds import any_order_bound, op_bound
 from peakfold.analysis.cost import Cost, CostOptions, Figures, OpCost, Total
 from peakfold.analysis.counting import cost_of
 from peakfold.analysis.facts import Facts, op_facts, unsupported
@@ -23,6 +23,7 @@ __all__ = [
     "file_order",
     "is_opaque",
     "make_schedule",
+    "op_bound",
     "op_facts",
     "slot_bytes",
     "static_bytes",

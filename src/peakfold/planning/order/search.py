@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from peakfold.analysis import any_order_bound
+from peakfold.analysis import op_bound
 from peakfold.planning.order.beam import WIDTHS, search_beam
 from peakfold.planning.order.bounds import fragment_bound, neighbour_bound, spot_bound
 from peakfold.planning.order.copies import sharing_of
@@ -113,7 +113,7 @@ def best_order(
     if peak >= file_peak:
         order, peak, method = study.order, file_peak, "file"
     # Unpadded, since a slice inside its base is alive without padding.
-    unpadded = any_order_bound(study.index, replace(study.policies, align=1), study.facts)
+    unpadded = op_bound(study.index, replace(study.policies, align=1), study.facts)
     bound = max(unpadded, search.bound if model.sound else 0)
     return OrderResult(
         order=order, peak=peak, bound=bound, optimal=peak == bound, method=method,
