@@ -108,6 +108,23 @@ def _written(value: object) -> str:
     return str(value).replace(" ", "")
 
 
+def resnet50_folded() -> Graph:
+    """BatchNorm folded into the convolutions, as exporters for inference write it."""
+    net = Net(x=(1, 3, 224, 224))
+    x = net.pool(net.relu(net.conv("x", 64, 7, 2, 3, bias=True)), 3, 2, 1)
+    for blocks, width, first in ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)):
+        for block in range(blocks):
+            stride = first if block == 0 else 1
+            y = net.relu(net.conv(x, width, 1, bias=True))
+            y = net.relu(net.conv(y, width, 3, stride, 1, bias=True))
+            y = net.conv(y, 4 * width, 1, bias=True)
+            if block == 0:
+                x = net.conv(x, 4 * width, 1, stride, bias=True)
+            x = net.relu(net.add(y, x))
+    weights = f"{net.weight(1000, 2048)} {net.weight(1000)}"
+    return net.graph(net.op("gemm", f"{net.mean(x)} {weights}", (1, 1000), transB=1))
+
+
 def resnet50(batch: int = 1) -> Graph:
     net = Net(x=(batch, 3, 224, 224))
     x = net.pool(net.relu(net.norm(net.conv("x", 64, 7, 2, 3))), 3, 2, 1)

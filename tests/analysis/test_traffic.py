@@ -106,3 +106,24 @@ def test_fused_bytes_by_counting_what_crosses_the_border_of_a_group(graph: Graph
             if outside or unread or name in graph.outputs:
                 total += size[name]
     assert total == sum(m.fused.total for m in moves_of(graph, REGISTRY))
+
+
+@pytest.mark.req("R67")
+def test_state_is_read_and_written_by_those_who_say_so():
+    # A variable that is read, changed and assigned, as TFLite's streaming models do.
+    text = (
+        "input x: float32[4]\nstate v: float32[4]\nh: int8[1] = var_handle()\n"
+        "a: float32[4] = read_variable(h) reads=[v]\nb: float32[4] = add(a, x)\n"
+        "_ = assign_variable(h, b) writes=[v]\noutput b"
+    )
+    graph = parse_graph(HEAD + text)
+    moved = {op.kind: m.unfused for op, m in zip(graph.ops, moves_of(graph, REGISTRY), strict=True)}
+    assert (moved["read_variable"].read, moved["read_variable"].written) == (16 + 1, 16)
+    assert (moved["assign_variable"].read, moved["assign_variable"].written) == (16 + 1, 16)
+    # A cache written in place through a view of it costs the rows written, not nothing.
+    text = (
+        "input u: float32[1,8]\ninput i: int64[1,1]\nstate cache: float32[100,8]\n"
+        'y: float32[100,8] = scatter_nd(cache, i, u) writes=[cache] views=["0<0+0"]\noutput u'
+    )
+    (cached,) = moves_of(parse_graph(HEAD + text), REGISTRY)
+    assert (cached.unfused.read, cached.unfused.written) == (8 + 32, 32)

@@ -115,12 +115,12 @@ class _Counter:
             hidden, hidden_other = spec.masked(ctx)
             macs = None if macs is None else macs - hidden
             other = None if other is None else other - hidden_other
-        results = [t for t in ctx.outputs if t is not None]
+        elements, output_bytes = _made(ctx)
         return Figures(
             macs=macs,
             other_ops=other,
-            elements=_sum(t.elements for t in results),
-            output_bytes=_sum(t.nbytes for t in results),
+            elements=elements,
+            output_bytes=output_bytes,
             read=moved.unfused.read,
             written=moved.unfused.written,
             fused_read=moved.fused.read,
@@ -203,13 +203,16 @@ def _dtype(ctx: Context, engine: Engine) -> str:
     return "" if chosen is None else chosen.dtype.name
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+def _made(ctx: Context) -> tuple[int | None, int | None]:
+    """Elements and bytes of all results; `None` where one is not known."""
+    elements: int | None = 0
+    nbytes: int | None = 0
+    for tensor in ctx.outputs:
+        if tensor is not None:
+            count, size = tensor.elements, tensor.nbytes
+            elements = None if elements is None or count is None else elements + count
+            nbytes = None if nbytes is None or size is None else nbytes + size
+    return elements, nbytes
 
 
 def _param_bytes(graph: Graph) -> dict[str, int]:

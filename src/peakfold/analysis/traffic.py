@@ -4,7 +4,8 @@
 its kernel keeps in registers or reads again. Views move nothing, copies do. A gather reads the
 rows it picks, a slice what it keeps, a scatter writes the rows it replaces while it may write
 over its data operand (rule 3 of reuse), else it copies that, too. Operands whose values decide
-shapes are known before the run and are not counted.
+shapes are known before the run and are not counted. State (a variable, a cache) is read and
+written by the ops that say so.
 
 **Fused**: an element-wise op joins the group of the op that made one of its operands, if that
 operand has the result's elements and everything else it reads existed before the group began.
@@ -51,7 +52,9 @@ def data_operands(op: Op) -> tuple[str, ...]:
         >>> data_operands(Op("n", "reshape", ("x", "shape"), ("y",)))
         ('x',)
     """
-    shapes = VALUE_INPUTS.get(op.kind, {})
+    shapes = VALUE_INPUTS.get(op.kind)
+    if not shapes:
+        return tuple(dict.fromkeys(filter(None, op.inputs)))
     return tuple(
         dict.fromkeys(name for at, name in enumerate(op.inputs) if name and at not in shapes)
     )
@@ -116,9 +119,19 @@ class _Fact:
         tensors = graph.by_name
         self.reads: list[Tensor] = [tensors[name] for name in data_operands(op)]
         self.views = self._views()
-        made = {op.outputs[view.output] for view in self.views}
+        # An op that writes state through a view of it is no re-reading.
+        made = set() if op.writes else {op.outputs[view.output] for view in self.views}
         self.writes: list[Tensor] = [tensors[name] for name in op.results if name not in made]
+        if op.reads or op.writes:
+            self._touch_state(tensors)
         self.elementwise = self._elementwise()
+
+    def _touch_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Add the state read beside the operands, and that written through no result."""
+        op, seen = self.op, set(self.op.operands)
+        self.reads += [tensors[name] for name in op.reads if name in tensors and name not in seen]
+        if not self.views:
+            self.writes += [tensors[name] for name in op.writes if name in tensors]
 
     def _views(self) -> tuple[ViewFact, ...]:
         stated = self.op.stated
@@ -128,7 +141,12 @@ class _Fact:
 
     def _elementwise(self) -> tuple[Tensor, ...]:
         """Operands of an element-wise op that have the elements of its only result."""
-        if self.spec.engine != "vector" or len(self.writes) != 1 or self.op.regions:
+        if (
+            self.spec.engine != "vector"
+            or len(self.writes) != 1
+            or self.op.regions
+            or self.op.writes
+        ):
             return ()
         count = self.writes[0].elements
         found = (self.ctx.inputs[at] for at in self.spec.inplace_inputs(self.ctx))
@@ -156,7 +174,8 @@ class _Users:
                 if self.graph[made].elements == self.graph[base].elements:
                     self.same[made] = self.whole(base)
         for tensor in fact.writes:
-            self.maker[tensor.name] = at
+            if tensor.role is not Role.STATE:
+                self.maker[tensor.name] = at
         if (fact.writes and not fact.spec.shape_only) or fact.op.regions:
             for name in {*(t.name for t in fact.reads), *fact.op.operands}:
                 self.readers.setdefault(self.of(name), set()).add(at)
@@ -226,7 +245,8 @@ def _fused(facts: list[_Fact], unfused: list[Moved], users: _Users) -> list[Move
         alone = fact.spec.bytes_moved is not None or fact.spec.engine == "copy"
         read = plain.read
         if not alone:
-            read = _sum([t for t in fact.reads if users.whole(t.name) not in inside])
+            fresh = [t for t in fact.reads if users.whole(t.name) not in inside]
+            read = plain.read if len(fresh) == len(fact.reads) else _sum(fresh)
         inside.update(users.whole(t.name) for t in fact.reads)
         written = plain.written
         leaving = [t for t in fact.writes if _leaves(t, group[at], group, users)]
@@ -240,7 +260,7 @@ def _fused(facts: list[_Fact], unfused: list[Moved], users: _Users) -> list[Move
 def _leaves(tensor: Tensor, home: int, group: list[int], users: _Users) -> bool:
     """Whether a result must reach memory: an output, read elsewhere, or read by nobody."""
     readers = users.readers.get(tensor.name, set())
-    if tensor.name in users.outputs or not readers:
+    if tensor.name in users.outputs or tensor.role is Role.STATE or not readers:
         return True
     return any(group[at] != home for at in readers)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -42,6 +43,7 @@ _AFTER_LOWER: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _AFTER_ACRONYM: Final = re.compile(r"(?<=[A-Z]{2})(?=[A-Z][a-z])")
 
 
+@lru_cache(maxsize=1024)
 def onnx_kind(name: str, domain: str = "") -> str:
     """The op kind of an ONNX operator.
 

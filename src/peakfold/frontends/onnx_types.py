@@ -39,15 +39,16 @@ def dtype_of(code: int) -> DType:
 def tensor_type(dtype: DType, shape: Shape | None) -> TypeProto:
     """Our type as onnx writes it; symbols become ``dim_param``."""
     proto = TypeProto()
-    proto.tensor_type.elem_type = _CODES.get(dtype.name, TensorProto.UNDEFINED)
+    tensor = proto.tensor_type
+    tensor.elem_type = _CODES.get(dtype.name, TensorProto.UNDEFINED)
     if shape is not None:
-        proto.tensor_type.shape.SetInParent()
+        tensor.shape.SetInParent()
+        add = tensor.shape.dim.add
         for dim in shape:
-            entry = proto.tensor_type.shape.dim.add()
             if isinstance(dim, str):
-                entry.dim_param = dim
+                add(dim_param=dim)
             else:
-                entry.dim_value = dim
+                add(dim_value=dim)
     return proto
 
 
@@ -58,11 +59,12 @@ def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     """
     if proto is None or proto.WhichOneof("value") != "tensor_type":
         return OPAQUE, None
-    dtype = dtype_of(proto.tensor_type.elem_type)
-    if not proto.tensor_type.HasField("shape"):
+    tensor = proto.tensor_type  # every access to a submessage makes an object
+    dtype = dtype_of(tensor.elem_type)
+    if not tensor.HasField("shape"):
         return dtype, None
     dims: list[Dim] = []
-    for entry in proto.tensor_type.shape.dim:
+    for entry in tensor.shape.dim:
         which = entry.WhichOneof("value")
         if which == "dim_value":
             dims.append(entry.dim_value)

@@ -49,23 +49,24 @@ class CostRow:
     lower_bounds: tuple[str, ...] = ()
 
 
-def cost_rows(cost: Cost, by: str = "op") -> list[CostRow]:
+def cost_rows(cost: Cost, by: str = "op", whole: Total | None = None) -> list[CostRow]:
     """The rows of a cost.
 
     Args:
         cost: what was counted.
         by: ``op``, ``scope`` (each with what it contains, outermost first) or ``kind``.
+        whole: what shares refer to; `None` = the cost's own total.
 
     Raises:
         UsageError: another word.
     """
-    whole = cost.total().figures.flops
+    flops = (whole or cost.total()).figures.flops
     if by == "op":
-        return [_op_row(op, whole) for op in cost.by_op()]
+        return [_op_row(op, flops) for op in cost.by_op()]
     if by not in BY:
         raise UsageError(f"there are no rows by {by!r}", hint=f"known: {', '.join(BY)}")
     groups = cost.by_scope() if by == "scope" else cost.by_kind()
-    rows = [_sum_row(name, total, whole) for name, total in groups.items()]
+    rows = [_sum_row(name, total, flops) for name, total in groups.items()]
     return _nested(rows, cost) if by == "scope" else rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -123,17 +124,26 @@ def cost_part(
         top: rows to show; `None` = all.
         width: characters of a line.
     """
-    rows = cost_rows(cost, by)
-    if top is not None and len(rows) > top and sort == "file":
-        keep = {id(row) for row in selected(rows, "flops", top)}
-        shown = [row for row in rows if id(row) in keep]
+    if by == "op" and sort == "file" and top is not None:
+        count, shown = len(cost.ops), _costliest(cost, top)
     else:
-        shown = selected(rows, sort, top)
-    many = len(shown) < len(rows)
-    title = f"Cost by {by}" if not many else f"Cost by {by}: {len(shown)} of {len(rows):,}"
+        rows = cost_rows(cost, by)
+        count, shown = len(rows), selected(rows, sort, top)
+        if top is not None and sort == "file":
+            keep = {id(row) for row in selected(rows, "flops", top)}
+            shown = [row for row in rows if id(row) in keep]
+    many = len(shown) < count
+    title = f"Cost by {by}" if not many else f"Cost by {by}: {len(shown)} of {count:,}"
     if many:
         title += " (--all lists every one)"
     return [heading(title), _table(shown, by, width)]
+
+
+def _costliest(cost: Cost, top: int) -> list[CostRow]:
+    """The ops with the most FLOPs, in the model's order; only their rows are made."""
+    flops = [-1 if op.flops is None else op.flops for op in cost.ops]
+    keep = sorted(sorted(range(len(flops)), key=lambda at: -flops[at])[:top])
+    return cost_rows(replace(cost, ops=tuple(cost.ops[at] for at in keep)), whole=cost.total())
 
 
 def _table(rows: Sequence[CostRow], by: str, width: int) -> RenderableType:
