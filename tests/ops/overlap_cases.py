@@ -238,6 +238,7 @@ MAKERS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "DEPTHWISE_CONV_2D": (depthwise, ("int8", "int16", "float32")),
     "AVERAGE_POOL_2D": (partial(pool, "AVERAGE_POOL_2D"), ("int8", "int16", "float32")),
     "MAX_POOL_2D": (partial(pool, "MAX_POOL_2D"), ("int8", "int16", "float32")),
+    "L2_POOL_2D": (partial(pool, "L2_POOL_2D"), ("float32",)),
     "FULLY_CONNECTED": (dense, ("int8", "int16", "float32")),
     "QUANTIZE": (partial(convert, "QUANTIZE"), (
         "float32>int8", "float32>int16", "int8>int16", "int16>int8", "int8>int32", "int16>int32",

@@ -253,6 +253,7 @@ OVERLAPS: Final[Mapping[str, OverlapRule]] = MappingProxyType(
         "depthwise_conv_2d": _below(0, _depthwise),
         "dequantize": _below(0, _each),
         "fully_connected": _below(0, _dense),
+        "l2_pool_2d": _below(0, _pool),
         "max_pool_2d": _below(0, _pool),
         "pad": _below(0, _pad),
         "quantize": _below(0, _each),

@@ -27,6 +27,10 @@ FIGURES = {
     "data/mlperf_tiny/pretrainedResnet": (196_608, 133_248),
     "data/mlperf_tiny/vww_96_float": (221_184, 147_488),
 }
+PROVEN = {
+    "models/tflite/person_detect", "models/tflite/micro_speech_quantized",
+    "data/mlperf_tiny/kws_ref_model", "data/mlperf_tiny/vww_96_float",
+}  # fmt: skip
 
 
 @pytest.mark.shared
@@ -41,6 +45,7 @@ def test_models_below_their_bound_without_overlap(name: str, tmp_path: Path) -> 
     assert (summary.arena_apart_bytes, summary.arena_bytes) == FIGURES[name]
     assert summary.optimal
     assert summary.any_order_bound_bytes <= summary.arena_bytes
+    assert summary.order_optimal or name not in PROVEN
     assert all(check.ok for check in verify_plan(graph, result.plan))
 
     jobs = []
