@@ -38,7 +38,7 @@ def test_the_claimed_distance_is_the_smallest_at_which_nothing_is_lost(
     code: str, dtype: str, tmp_path: Path
 ) -> None:
     tight = 0
-    for case in cases(code, dtype, 24):
+    for case in cases(code, dtype, 16):
         op, facts = claim(case, tmp_path)
         apart = loops.play(case.walk(), case.counts, case.widths, None)
         size = case.counts[1] * case.widths[1]
