@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from math import floor, prod
+from math import ceil, floor, prod
 
 import numpy as np
 
@@ -92,10 +92,21 @@ def nearest(x: Shape, y: Shape, *, align: bool, half: bool) -> Walk:
         yield block, None
 
 
-def bilinear(x: Shape, y: Shape, *, align: bool, half: bool) -> Walk:
-    """Fixed point, as the kernel for 8-bit integers."""
+def bilinear(x: Shape, y: Shape, *, align: bool, half: bool, floats: bool = False) -> Walk:
+    """Four neighbours, found in fixed point by the kernel for 8-bit integers."""
+
+    def near_in_floats(at: int, size: int, count: int) -> list[int]:
+        scale = np.float32(size) / np.float32(count)
+        if align and count > 1:
+            scale = np.float32(size - 1) / np.float32(count - 1)
+        place = np.float32(at) * scale
+        if half:
+            place = (np.float32(at) + np.float32(0.5)) * scale - np.float32(0.5)
+        return [max(floor(place), 0), min(ceil(place), size - 1)]
 
     def taps(at: int, size: int, count: int) -> list[int]:
+        if floats:
+            return near_in_floats(at, size, count)
         scale = (1024 * size + count // 2) // count
         if align and count > 1:
             scale = (1024 * (size - 1) + (count - 1) // 2) // (count - 1)

@@ -67,7 +67,7 @@ def loops_narrow(pair: str) -> bool:
 
 
 def test_float_samples_may_claim_more_but_never_less(tmp_path: Path) -> None:
-    for case in cases("RESIZE_BILINEAR", "float32", 60):
+    for case in cases("RESIZE_BILINEAR", "float32", 100):
         _, facts = claim(case, tmp_path)
         least = loops.smallest(case.walk, case.counts, case.widths)
         if facts:

@@ -16,6 +16,7 @@ pytest.importorskip("tflite_micro")
 
 ARENA = 200_000
 KINDS = [(code, dtype) for code, (_, dtypes) in MAKERS.items() for dtype in dtypes]
+KINDS += [("RESIZE_BILINEAR", "float32")]  # claims more than it needs where a sample is on a pixel
 # Tight by the order of reads and writes, but not on this machine: one instruction reads a pixel
 # before it writes it, and results of one run read nothing again.
 LOOSE = {"RESIZE_NEAREST_NEIGHBOR", "SLICE", "STRIDED_SLICE", "TRANSPOSE_CONV"}
