@@ -30,6 +30,8 @@ from peakfold.ops.spec import Context, OverlapRule
 from peakfold.ops.values import CannotTell, integer, ints, needed, operand, produced, sizes, text
 
 _Image = tuple[int, int, int, int]
+_LONGEST: Final = 2**18
+"""Of all dimensions together: tracing takes a step per row and column."""
 
 
 def _below(position: int, rule: Callable[[Context, int, int], int]) -> OverlapRule:
@@ -43,6 +45,8 @@ def _below(position: int, rule: Callable[[Context, int, int], int]) -> OverlapRu
         try:
             source, result = operand(ctx, position), ctx.outputs[0]
             if result is None or None in (source.nbytes, result.nbytes):
+                return ()
+            if sum((*sizes(ctx, position), *produced(ctx))) > _LONGEST:
                 return ()
             distance = rule(ctx, _width(source.dtype.bits), _width(result.dtype.bits))
         except STOPS:

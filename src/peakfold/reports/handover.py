@@ -149,8 +149,10 @@ def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
     from peakfold.runtimes.tflite.planned import apply_plan
 
     applied = apply_plan(path, loaded.graph, plan)
-    _must_pass([_judged(applied.data)], str(path))
+    _must_pass([_judged(applied.data, plan.target)], str(path))
     notes = []
+    if plan.target != "tflm":
+        notes.append("Its kernels were not run: scratch is what their library publishes.")
     if not applied.obeys:
         notes.append("The plan is no better than the interpreter's own, which the file keeps.")
     over = sum(alias.how == "overlap" for alias in plan.aliases)
@@ -162,12 +164,12 @@ def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
     document = ApplyDocument(
         schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
         unplanned_bytes=applied.unplanned, obeys=applied.obeys, notes=notes,
-        **_arena_figures(applied.data),
+        **(_arena_figures(applied.data) if plan.target == "tflm" else {}),
     )  # fmt: skip
     return ApplyReport(applied.data, document)
 
 
-def _judged(data: bytes) -> Check:
+def _judged(data: bytes, target: str = "tflm") -> Check:
     import tempfile
 
     from peakfold.runtimes.tflite.embedded import judge_file
@@ -175,7 +177,7 @@ def _judged(data: bytes) -> Check:
     with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
         path = Path(folder) / "planned.tflite"
         path.write_bytes(data)
-        return judge_file(path)
+        return judge_file(path, target)
 
 
 def _anew(path: Path, fold_weights: bool) -> ApplyReport:
@@ -341,6 +343,9 @@ def measure(
         record = make_plan(loaded.graph, options, loaded.bindings).plan
     else:
         record = _record(plan)
+        if record.target == "tflm-cmsis":
+            raise InvalidPlan("the interpreter here has no CMSIS-NN kernels",
+                              hint="measure on the board, or plan with --target tflm")  # fmt: skip
     _must_pass(verify_plan(loaded.graph, record), str(path))
     applied = apply_plan(path, loaded.graph, record)
     _must_pass([_judged(applied.data)], str(path))

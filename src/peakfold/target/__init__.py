@@ -59,7 +59,7 @@ class Target:
         return not self.inplace_kinds or kind in self.inplace_kinds
 
 
-TARGETS: tuple[str, ...] = ("generic", "mxnet", "tflm")
+TARGETS: tuple[str, ...] = ("generic", "mxnet", "tflm", "tflm-cmsis")
 
 
 def load_target(name: str) -> Target:

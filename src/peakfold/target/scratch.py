@@ -16,7 +16,7 @@ import ast
 import operator
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -163,6 +163,12 @@ def read_table(text: str) -> ScratchTable:
         )
         for row in data["rule"]
     ]
+    if "base" in data:  # another target's rules hold where none of these does
+        lost = frozenset(data["unknown"])
+        rules += [
+            replace(rule, operators=rule.operators - lost)
+            for rule in load_scratch(data["base"]).rules
+        ]
     return ScratchTable(tuple(rules), int(data["pointer"]))
 
 

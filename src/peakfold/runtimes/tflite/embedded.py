@@ -66,11 +66,12 @@ class _Wrong(Exception):
     """What is wrong with the layout, in words."""
 
 
-def judge_file(path: Path) -> Check:
+def judge_file(path: Path, target: str = "tflm") -> Check:
     """Whether the interpreter would compute the right numbers in the layout of this file.
 
     Args:
         path: a .tflite file, with or without a table of offsets.
+        target: whose kernels will run it.
 
     Raises:
         ModelError: it cannot be read.
@@ -79,7 +80,7 @@ def judge_file(path: Path) -> Check:
     try:
         table = offline_offsets(model)
         placed = 0 if table is None else sum(offset != ONLINE for offset in table)
-        head = _Player(model, _facts(path)).play()
+        head = _Player(model, _facts(path, target), target).play()
     except (_Wrong, ModelError) as wrong:  # operators out of order are no graph
         return Check(NAME, ok=False, detail=str(wrong))
     return Check(
@@ -89,9 +90,9 @@ def judge_file(path: Path) -> Check:
     )  # fmt: skip
 
 
-def _facts(path: Path) -> dict[Where, _Known]:
+def _facts(path: Path, name: str) -> dict[Where, _Known]:
     names = names_of_model(read_tflite(path))
-    target = load_target("tflm")
+    target = load_target(name)
     return {
         names.op_at[op.name]: _Known(graph, op, op_facts(graph, op, target))
         for graph in walk_regions(load(path).graph)
@@ -163,10 +164,10 @@ def _pieces(start: int, stop: int, cuts: set[int]) -> Iterable[tuple[int, int]]:
 
 
 class _Player:
-    def __init__(self, model: Model, known: dict[Where, _Known]) -> None:
+    def __init__(self, model: Model, known: dict[Where, _Known], target: str) -> None:
         self.model = model
         self.known = known
-        prediction = predict(model, known_scratch(model))
+        prediction = predict(model, known_scratch(model, target))
         self.head = prediction.head
         self.at: dict[Where, _Range] = {}
         self.scratch: dict[Where, list[_Range]] = {}

@@ -17,6 +17,9 @@ from peakfold.runtimes.tflite.schema import Model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.transform import replay
 
+TARGETS = ("tflm", "tflm-cmsis")
+"""Whose plans a file can carry."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Applied:
@@ -60,7 +63,8 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
         Edit(order=_order(work, plan, names), offsets=_offsets(plan, names)),
     ]
     plain, planned = rewrite_all(data, edits, str(path))
-    before, after = _head(parse_model(plain)), _head(parse_model(planned))
+    before = _head(parse_model(plain), plan.target)
+    after = _head(parse_model(planned), plan.target)
     if after > before:
         return Applied(plain, before, plain, before, obeys=False)
     return Applied(planned, after, plain, before, obeys=True)
@@ -109,7 +113,7 @@ def _check(plan: Plan) -> None:
     if plan.mode != "arena":
         raise InvalidPlan(f"a file carries offsets, and mode {plan.mode} has none",
                           hint="plan with --mode arena")  # fmt: skip
-    if plan.target != "tflm":
+    if plan.target not in TARGETS:
         raise InvalidPlan(f"the plan is for target {plan.target}", hint="plan with --target tflm")
     if plan.lanes != 1:
         raise InvalidPlan("the interpreter runs one operator at a time", hint="plan with --lanes 1")
@@ -155,5 +159,5 @@ def _offsets(plan: Plan, names: Names) -> dict[tuple[int, int], int]:
     }
 
 
-def _head(model: Model) -> int:
-    return predict(model, known_scratch(model)).head
+def _head(model: Model, target: str = "tflm") -> int:
+    return predict(model, known_scratch(model, target)).head

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from peakfold.errors import ModelError
+from peakfold.frontends.tflite_file import parse_tflite
 from peakfold.frontends.tflite_schema import names_of, schema
-from peakfold.frontends.tflite_walk import check_bounds
 
 Model = Any
 """`ModelT` of the generated classes."""
@@ -38,7 +38,7 @@ def parse_model(data: bytes, where: str = "model") -> Model:
         BackendMissing: there is no schema to read it with.
     """
     try:
-        check_bounds(memoryview(data))
+        parse_tflite(memoryview(data))  # bounds and references
         model = schema().ModelT.InitFromObj(schema().Model.GetRootAs(data, 0))
     except ModelError as error:
         raise ModelError(error.what, where=error.where or where, hint=error.hint) from None

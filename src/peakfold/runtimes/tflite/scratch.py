@@ -79,7 +79,8 @@ def measured_scratch(model: Model) -> dict[tuple[int, int], int | None]:
 def known_scratch(model: Model, target: str = "tflm") -> dict[tuple[int, int], tuple[int, ...]]:
     """Scratch by the table, and by running alone each operator the table does not cover.
 
-    Operators of a kind that the interpreter refuses are left out: the model cannot run there.
+    Operators of a kind that the interpreter refuses are left out: the model cannot run there. So
+    are those of another target than the interpreter's, whose kernels cannot be run here.
     """
     found: dict[tuple[int, int], tuple[int, ...]] = {}
     refused: set[str] = set()
@@ -88,7 +89,7 @@ def known_scratch(model: Model, target: str = "tflm") -> dict[tuple[int, int], t
             found[number, at] = sizes
             continue
         name = operator_name(model, model.subgraphs[number].operators[at])
-        if name in refused:
+        if name in refused or target != "tflm":
             continue
         try:
             found[number, at] = (measure_need(model, number, at).scratch,)

@@ -1,0 +1,43 @@
+"""Mutated files: each tool of this package ends with a result or one clear error."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from peakfold.errors import PeakfoldError
+from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.rewrite import Edit, rewrite
+from peakfold.runtimes.tflite.schema import parse_model
+from peakfold.runtimes.tflite.scratch import table_scratch
+from peakfold.runtimes.tflite.tail import predict_arena
+from tests.runtimes.tflite.test_allocator import branching, random_model
+
+
+@pytest.mark.req("TFL6")
+def test_mutated_files(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    sources = [rewrite(random_model(1).bytes(), Edit(offsets={(0, 0): 0})),
+               branching("IF").bytes(), branching("WHILE").bytes()]  # fmt: skip
+    path = tmp_path / "m.tflite"
+    clean = 0
+    for number in range(150):
+        data = bytearray(rng.choice(sources))
+        for _ in range(rng.choice((1, 1, 2, 6))):
+            data[rng.randrange(len(data))] = rng.choice((0, 1, 255, rng.randrange(256)))
+        if number % 5 == 0:
+            del data[rng.randrange(len(data)) :]
+        path.write_bytes(bytes(data))
+        with contextlib.suppress(PeakfoldError):
+            rewrite(bytes(data), Edit(offsets={(0, 0): 0}))
+        with contextlib.suppress(PeakfoldError):
+            model = parse_model(bytes(data))
+            sizes = table_scratch(model)
+            predict_arena(model, {at: found for at, found in sizes.items() if found})
+            if all(found is not None for found in sizes.values()):  # else operators would be run
+                judge_file(path)
+            clean += 1
+    assert 20 < clean < 150
