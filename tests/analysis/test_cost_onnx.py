@@ -507,6 +507,23 @@ def test_an_if_costs_its_larger_branch_and_shows_both():
     assert [op.kind for op in found.leaves()] == ["matmul"]
 
 
+@pytest.mark.req("R66")
+def test_what_an_exporter_invents_is_no_parameter():
+    # GroupNorm as PyTorch's exporter writes it: ones and zeros as Constant nodes.
+    ones = values("", [1.0, 1.0], "float32")
+    nodes = [("Conv", "x w", "c"), ("Constant", "", "one", {"value": ones}),
+             ("Constant", "", "zero", {"value": ones}),
+             ("InstanceNormalization", "c one zero", "y")]  # fmt: skip
+    found = count(nodes, {"x": (1, 4, 8, 8)}, [zeros("w", (2, 4, 1, 1))])
+    assert (found.total().figures.params, found.statistics) == (8, 4)
+    # A file that writes its weights as Constant nodes has no other place for them.
+    stored = zeros("", (2, 4, 1, 1))
+    nodes[0] = ("Conv", "x w", "c")
+    nodes.insert(0, ("Constant", "", "w", {"value": stored}))
+    found = count(nodes, {"x": (1, 4, 8, 8)})
+    assert found.total().figures.params == 12
+
+
 def test_a_stranger_is_named_and_marks_the_totals():
     nodes = [("MatMul", "x w", "m"), ("Warp", "m", "n", {}, "com.example"), ("Relu", "n", "y")]
     found = count(nodes, {"x": (4, 64)}, [zeros("w", (64, 64))], more={"com.example": 1})

@@ -6,6 +6,9 @@ take bytes, but are no parameters. A file does not say which is which, so use de
 tensor is a weight unless it holds int64 or bool, is a scalar, or every op that reads it during
 the run reads it where no weight goes (`peakfold.ops.NOT_WEIGHTS`).
 
+Exporters that store weights beside the graph write what they invent (the ones of a normalisation)
+as `Constant` nodes, so where a layer reads a parameter, constants are none.
+
 Folding makes new tensors out of stored ones (a transposed copy of a tied embedding). Such a
 tensor stands for what it was made from, so a weight is counted once whatever folding did. One
 made from nothing stored (zeros of some shape) is a weight only where a layer reads it.
@@ -37,6 +40,7 @@ class Ledger:
         uses: what the run's ops take each of them for.
         generated: those that folding made from nothing stored.
         stated: whether the graph itself says which tensors are parameters.
+        beside: whether layers read parameters, so that constants are what they are called.
         seen: those that an op has been charged for.
     """
 
@@ -45,12 +49,15 @@ class Ledger:
     generated: set[Key] = field(default_factory=set)
     seen: set[Key] = field(default_factory=set)
     stated: bool = False
+    beside: bool = False
 
     def what(self, key: Key) -> str:
         """``weight``, or what else a stored tensor is: see `NOT_WEIGHTS`."""
         tensor = self.tensors[key]
         if tensor.trainable is not None:
             return "weight"
+        if self.beside and tensor.role is Role.CONSTANT:
+            return "constant"
         uses = self.uses.get(key, set()) or {"value"}
         if tensor.dtype.name in _NEVER:
             return "index"
@@ -112,7 +119,10 @@ def open_ledger(graph: Graph, original: Graph | None = None) -> tuple[Ledger, Sc
     """
     tensors = (original or graph).tensors
     ledger = Ledger(stated=any(tensor.trainable is not None for tensor in tensors))
-    return ledger, _enter(ledger, graph, original or graph, (), {})
+    scope = _enter(ledger, graph, original or graph, (), {})
+    layers = (ledger.tensors[key] for key, uses in ledger.uses.items() if "weight" in uses)
+    ledger.beside = any(tensor.role is Role.PARAMETER for tensor in layers)
+    return ledger, scope
 
 
 def _enter(
@@ -140,7 +150,7 @@ def _enter(
                 ledger.uses.setdefault(key, set()).add(use)
         bodies[place(op)] = tuple(
             _enter(
-                ledger, now.graph, before.graph, (*path, op.name),
+                ledger, now.graph, before.graph, (*path, *place(op)),
                 {name: sources[name] for name in before.captures if name in sources},
             )
             for now, before in zip(kept.regions, op.regions, strict=True)
