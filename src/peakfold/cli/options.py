@@ -42,6 +42,7 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion")
 LOSSES = ("external", "softmax-output")
 PROFILES = ("minimal", "mxnet")
 PARAM_GRADS = ("dynamic", "static")
+FORMS = ("default", "for-loop", "foreach", "fused")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -149,6 +150,46 @@ train_options = _stack(
         help="Gradients of parameters: made anew each step, or kept in holders.",
     ),
 )  # fmt: skip
+
+
+step_options = _stack(
+    click.option("--optimizer-form", type=click.Choice(FORMS),
+                 help="Of a torch step: how the optimizer walks the parameters."),
+    click.option("--accumulate", type=click.IntRange(min=1), metavar="N",
+                 help="Of a torch step: batches before one update."),
+    click.option("--autocast", type=click.Choice(("bfloat16", "float16")),
+                 help="Of a torch step: element type of the forward pass."),
+    click.option("--kernels", type=click.Choice(("cpu", "cuda")),
+                 help="Of a torch step: whose kernels decide what is saved."),
+    click.option("--attention", type=click.Choice(("as-is", "fused", "math")),
+                 help="Of a torch step: which attention kernel."),
+)  # fmt: skip
+
+
+def take_step(flags: dict[str, Any]) -> dict[str, Any]:
+    """The options of a torch step that flags give; takes them out of `flags`."""
+    names = {
+        "optimizer_form": "form", "accumulate": "accumulate", "autocast": "autocast",
+        "kernels": "device", "attention": "attention",
+    }  # fmt: skip
+    taken = {field: flags.pop(name) for name, field in names.items()}
+    return {field: value for field, value in taken.items() if value is not None}
+
+
+def step_of(optimizer: str | None, given: dict[str, Any]) -> Any:  # noqa: ANN401 - torch is lazy
+    """The torch step's options."""
+    import torch
+
+    from peakfold.frontends.torch_step import StepOptions
+
+    if "autocast" in given:
+        given = given | {"autocast": getattr(torch, given["autocast"])}
+    return StepOptions(**(given if optimizer is None else {**given, "optimizer": optimizer}))
+
+
+def is_callable(model: str) -> bool:
+    """Whether a model is ``package.module:callable``."""
+    return ":" in model and not model.endswith((".onnx", ".tflite", ".pf", ".pt2"))
 
 
 def take_split(flags: dict[str, Any]) -> Split | None:

@@ -9,7 +9,7 @@ import click
 from peakfold.cli import options as opt
 from peakfold.cli.group import say_error
 from peakfold.cli.output import Outputs, color, emit, width, working
-from peakfold.errors import DoesNotFit
+from peakfold.errors import DoesNotFit, UsageError
 
 if TYPE_CHECKING:
     from peakfold.reports.results import PlanReport
@@ -87,6 +87,9 @@ Strategies:
 )
 @opt.fold_options
 @opt.train_options
+@opt.step_options
+@click.option("--device", metavar="D", help="Of a torch step: whose memory it should fit.")
+@click.option("--snapshot", metavar="FILE", help="Of a torch step: for PyTorch's memory viewer.")
 @click.option("--split", metavar="TENSOR=N",
               help="Compute everything up to a tensor in N bands of rows.")  # fmt: skip
 @click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
@@ -109,15 +112,17 @@ Strategies:
 @opt.quiet_option
 def command(  # one parameter a flag
     model: str, dims: tuple[str, ...], shapes: tuple[str, ...], svg: str | None,
-    png: str | None, output: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+    png: str | None, output: str | None, snapshot: str | None, as_json: bool, force: bool,
+    quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
     """Plan the memory of MODEL, and show before, after and what is proven.
 
     MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form).
     """
     outputs = Outputs(
-        {"plan": output, "svg": svg, "png": png}, force=force, inputs=(model,), json=as_json
-    )
+        {"plan": output, "svg": svg, "png": png, "snapshot": snapshot},
+        force=force, inputs=(model,), json=as_json,
+    )  # fmt: skip
     if png is not None:
         from peakfold.reports.png import need_matplotlib
 
@@ -125,6 +130,11 @@ def command(  # one parameter a flag
     from peakfold.frontends import Bindings, load
     from peakfold.reports import face
 
+    step, device = opt.take_step(flags), flags.pop("device")
+    if flags["train"] and opt.is_callable(model):
+        return _training(model, dims, flags, step, device, outputs, as_json=as_json, quiet=quiet)
+    if step or device or outputs.wants("snapshot"):
+        raise UsageError("options of a torch step", hint="they go with module:callable --train")
     with working("planning", quiet=quiet):
         report = face.plan(load(model, Bindings.parse(dims, shapes)), **_options(flags))
         contents = _contents(report, outputs)
@@ -134,6 +144,35 @@ def command(  # one parameter a flag
         emit(report.to_text(width=width(), color=color()))
     outputs.write(contents, quiet=quiet)
     return _verdict(report)
+
+
+def _training(
+    model: str, dims: tuple[str, ...], flags: dict[str, Any], step: dict[str, Any],
+    device: str | None, outputs: Outputs, *, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """A training step of a torch module, captured and planned."""
+    from peakfold.device import load_device
+    from peakfold.frontends import Bindings
+    from peakfold.planning import PlanOptions, encode_plan
+    from peakfold.reports.training import plan_training
+
+    optimizer = flags["optimizer"]
+    if optimizer == "lion" or flags["loss"] or flags["grad_reads"] or flags["input_grad"]:
+        raise UsageError("a torch step has torch's own optimizers and losses",
+                         hint="give the Example a loss or an optimizer")  # fmt: skip
+    flags |= {"train": False, "optimizer": None, "param_grads": None}
+    options = PlanOptions(**_options(flags))
+    chip = None if device is None else load_device(device)
+    with working("running a step on tensors without memory", quiet=quiet):
+        bound = Bindings.parse(dims, ())
+        report = plan_training(model, opt.step_of(optimizer, step), options, bound.dims, chip)
+    if as_json:
+        emit(report.to_json())
+    elif outputs.to_stdout is None:
+        emit(report.to_text(width=width(), color=color()))
+    make = {"plan": lambda: encode_plan(report.result.plan), "snapshot": report.to_snapshot}
+    outputs.write({k: build() for k, build in make.items() if outputs.wants(k)}, quiet=quiet)
+    return DoesNotFit.exit_code if report.document.fits is False else 0
 
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,89 @@ class PlanDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStep:
+    """One training step, run op by op; bytes.
+
+    Attributes:
+        peak_bytes: most that is alive at once, static memory included.
+        static_bytes: what is there before the step.
+        phases: the peak of each phase.
+        at_peak_by_role: parameter, state, input, gradient, optimizer_state, saved for the
+            backward pass, output, temporary.
+    """
+
+    peak_bytes: int
+    static_bytes: int
+    dynamic_bytes: int
+    phases: dict[str, int]
+    at_peak_by_role: dict[str, int]
+    at_peak_by_scope: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorRecord:
+    """A GPU's caching allocator, replayed; the larger of both steps."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    expandable_reserved_bytes: int
+    context_bytes: int
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingLever:
+    """One change of a training step that keeps its result; a real capture's figure."""
+
+    what: str
+    peak_bytes: int
+    fits: bool
+    extra_flops: int | None
+    extra_time_s: float | None
+    applied: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFitDocument:
+    """Output of ``fit --train --json`` for a torch module."""
+
+    schema: str
+    model: str
+    notes: list[str]
+    device: str | None
+    fits: bool
+    need_bytes: int
+    have_bytes: int
+    largest_batch: int
+    options: list[TrainingLever]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDocument:
+    """Output of ``plan --train --json`` for a torch module.
+
+    Attributes:
+        devices: how many share the batch in data parallel; 1 = it fits one; `null` = not known,
+            or no number helps.
+        summary, plan: of the steady step's graph, as in a plan report.
+    """
+
+    schema: str
+    model: str
+    notes: list[str]
+    first: TrainingStep
+    steady: TrainingStep
+    cuda: AllocatorRecord | None
+    device: str | None
+    have_bytes: int | None
+    need_bytes: int | None
+    fits: bool | None
+    devices: int | None
+    summary: Summary
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
     """Which model; `ops` and `tensors` are counted after folding."""
 
@@ -527,8 +610,8 @@ class MeasureDocument:
 
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
-    | LanesDocument | PackDocument | DevicesDocument | FitDocument | LayersDocument
-    | CompareDocument | ApplyDocument | MeasureDocument | Profile
+    | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
+    | TrainingFitDocument | LayersDocument | CompareDocument | ApplyDocument | MeasureDocument | Profile
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -548,6 +631,8 @@ DOCUMENTS: dict[str, type] = {
     "pack": PackDocument,
     "devices": DevicesDocument,
     "fit": FitDocument,
+    "training": TrainingDocument,
+    "fit-training": TrainingFitDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 

@@ -1,0 +1,196 @@
+"""`plan --train` of a torch module: the step's memory by phase, role and module, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.analysis.cuda_allocator import Footprint
+from peakfold.device import Device
+from peakfold.ir.run import Run, Steps
+from peakfold.planning import PlanOptions, PlanResult, make_plan
+from peakfold.reports.payload import (
+    AllocatorRecord,
+    TrainingDocument,
+    TrainingStep,
+    schema_name,
+    to_json,
+)
+from peakfold.reports.text import plain_table, render, shorten
+from peakfold.units import format_bytes
+
+if TYPE_CHECKING:
+    from peakfold.frontends.torch_module import Example
+    from peakfold.frontends.torch_step import StepOptions
+
+_SCOPES = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingReport:
+    """What a training step needs.
+
+    Attributes:
+        document: everything, as ``--json`` prints it.
+        steps: both steps as they ran.
+        result: the plan of the steady step's graph.
+    """
+
+    document: TrainingDocument
+    steps: Steps
+    result: PlanResult
+
+    def to_json(self) -> str:
+        """The document."""
+        return to_json(self.document)
+
+    def to_snapshot(self) -> bytes:
+        """The steady step for PyTorch's memory viewer."""
+        from peakfold.analysis.footprint import snapshot
+
+        return snapshot(self.steps.steady)
+
+    def to_text(self, *, width: int = 80, color: bool = False) -> str:
+        """The report for a terminal."""
+        return training_text(self.document, width=width, color=color)
+
+
+def plan_training(
+    spec: str, options: StepOptions, plan_options: PlanOptions, dims: Mapping[str, int],
+    device: Device | None = None,
+) -> TrainingReport:  # fmt: skip
+    """Capture a training step and plan it.
+
+    Args:
+        spec: ``package.module:callable``.
+        options: of the step; the example's own loss and optimizer come first.
+        plan_options: of the plan of its graph.
+        dims: numbers for named dimensions.
+        device: whose memory it should fit.
+
+    Raises:
+        UsageError: nothing to train, or a name the example does not have.
+        ModelError: the capture failed.
+    """
+    from dataclasses import replace
+
+    from peakfold.frontends.torch_load import load_example
+    from peakfold.frontends.torch_module import input_names
+    from peakfold.frontends.torch_step import step_graph
+    from peakfold.runtimes.torch import fit
+
+    example = load_example(spec)
+    options = replace(
+        options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
+    )
+    args, kwargs = example.resized(dims)
+    steps = fit.steps_of(example, options, dims)
+    names = input_names(example.module, args, kwargs)
+    graph = step_graph(example.module, args, kwargs, options, names).graph
+    result = make_plan(graph, plan_options)
+    cuda = options.device == "cuda"
+    have = None if device is None or device.memory is None else int(device.memory.value)
+    found = None if have is None else fit.room(steps, options, have)
+    count: int | None = None
+    if found is not None and have is not None:
+        count = 1 if found.fits else _devices(example, options, have, dims)
+    document = TrainingDocument(
+        schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes],
+        first=_step(steps.first), steady=_step(steps.steady),
+        cuda=_allocator(steps, fit.CONTEXT) if cuda else None,
+        device=None if device is None else device.name, have_bytes=have,
+        need_bytes=None if found is None else found.need,
+        fits=None if found is None else found.fits, devices=count,
+        summary=result.summary, plan=result.plan,
+    )  # fmt: skip
+    return TrainingReport(document, steps, result)
+
+
+def _devices(
+    example: Example, options: StepOptions, have: int, dims: Mapping[str, int]
+) -> int | None:
+    from peakfold.errors import UsageError
+    from peakfold.runtimes.torch.fit import devices_needed
+
+    try:
+        return devices_needed(example, options, have, dims)
+    except UsageError:
+        return None  # no dimension is called the batch
+
+
+def _step(run: Run) -> TrainingStep:
+    by_scope = run.at_peak("scope")
+    return TrainingStep(
+        peak_bytes=run.peak, static_bytes=run.static_bytes,
+        dynamic_bytes=run.peak - run.static_bytes, phases=run.phase_peaks(),
+        at_peak_by_role=run.at_peak("role"), at_peak_by_scope=by_scope,
+    )  # fmt: skip
+
+
+def _allocator(steps: Steps, context: int) -> AllocatorRecord:
+    from peakfold.analysis.footprint import cuda_footprint
+
+    plain: list[Footprint] = [cuda_footprint(run) for run in (steps.first, steps.steady)]
+    growing = [cuda_footprint(run, expandable=True) for run in (steps.first, steps.steady)]
+    return AllocatorRecord(
+        allocated_bytes=max(f.allocated for f in plain),
+        reserved_bytes=max(f.reserved for f in plain),
+        expandable_reserved_bytes=max(f.reserved for f in growing),
+        context_bytes=context, verified=False,
+    )  # fmt: skip
+
+
+def training_text(document: TrainingDocument, *, width: int, color: bool) -> str:
+    """The verdict, the phases, and who is alive at the peak."""
+    first, steady = document.first, document.steady
+    phases = [
+        (phase, format_bytes(first.phases.get(phase, 0)), format_bytes(nbytes))
+        for phase, nbytes in steady.phases.items()
+    ]
+    columns = [("highest in", "left"), ("first step", "right"), ("steady step", "right")]
+    body: list[RenderableType] = [
+        Text(document.model, "bold"),
+        *(Text(note) for note in document.notes),
+        "",
+        Text(f"a steady step needs {format_bytes(steady.peak_bytes)}: "
+             f"{format_bytes(steady.static_bytes)} static, "
+             f"{format_bytes(steady.dynamic_bytes)} dynamic at the peak"),
+        "", plain_table(columns, phases), "",
+        plain_table([("at the peak", "left"), ("bytes", "right"), ("share", "right")],
+                    _shares(steady.at_peak_by_role, steady.peak_bytes)),
+        "",
+        plain_table([("made in module", "left"), ("bytes", "right"), ("share", "right")],
+                    _shares(steady.at_peak_by_scope, steady.peak_bytes)[:_SCOPES]),
+        "",
+        Text(f"one planned arena would take {format_bytes(document.summary.arena_bytes)} beside "
+             f"static memory (bound {format_bytes(document.summary.lower_bound_bytes)}); run op by "
+             f"op it takes {format_bytes(steady.dynamic_bytes)}"),
+    ]  # fmt: skip
+    if document.cuda is not None:
+        cuda = document.cuda
+        body.append(
+            Text(f"caching allocator: {format_bytes(cuda.allocated_bytes)} allocated, "
+                 f"{format_bytes(cuda.reserved_bytes)} reserved "
+                 f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
+                 f"context {format_bytes(cuda.context_bytes)}; not verified on a GPU")
+        )  # fmt: skip
+    if document.fits is not None and document.have_bytes is not None:
+        verdict = "fits" if document.fits else "does not fit"
+        need = format_bytes(document.need_bytes or 0)
+        line = f"{verdict} {document.device}: {need} of {format_bytes(document.have_bytes)}"
+        if not document.fits:
+            many = document.devices
+            line += f"; {many} devices in data parallel" if many else "; more devices do not help"
+        body.append(Text(line, "green" if document.fits else "red"))
+    return render(body, width=width, color=color)
+
+
+def _shares(parts: Mapping[str, int], total: int) -> list[tuple[str, ...]]:
+    return [
+        (shorten(name or "(the whole)", 44), format_bytes(nbytes), f"{nbytes / total:.1%}")
+        for name, nbytes in parts.items()
+    ]

@@ -1,0 +1,147 @@
+"""Will a training run fit a device, and how large a batch: answered by real captures.
+
+Peak against batch is a maximum of lines, with kinks where another phase becomes the peak, so
+nothing is extrapolated: every batch that is asked about is captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from peakfold.analysis.cuda_allocator import Footprint
+from peakfold.analysis.footprint import cuda_footprint
+from peakfold.errors import ModelError, UsageError
+from peakfold.frontends.torch_module import Example
+from peakfold.frontends.torch_step import StepOptions, fake_steps
+from peakfold.ir.run import Steps
+
+CONTEXT: Final = 512 << 20
+"""Bytes a GPU's context and libraries take before any tensor; not verified on a device here."""
+_MOST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether steps fit a memory.
+
+    Attributes:
+        need: bytes: segments of the replayed allocator and the context on a GPU, live bytes on
+            a CPU; the larger of both steps.
+        have: bytes of the device.
+        fits: the allocator finds room for every request.
+    """
+
+    need: int
+    have: int
+    fits: bool
+
+
+def steps_of(
+    example: Example, options: StepOptions, dims: Mapping[str, int],
+    workspace: Callable[[Any, Any, Any], int] | None = None,
+) -> Steps:  # fmt: skip
+    """Two steps of an example at these numbers for its named dimensions."""
+    args, kwargs = example.resized(dims)
+    return fake_steps(example.module, args, kwargs, options, workspace)
+
+
+def footprints(steps: Steps, capacity: int | None = None) -> tuple[Footprint, Footprint]:
+    """Of the first and the steady step; as default segments."""
+    return (cuda_footprint(steps.first, capacity), cuda_footprint(steps.steady, capacity))
+
+
+def room(steps: Steps, options: StepOptions, have: int) -> Room:
+    """Whether steps fit.
+
+    Args:
+        steps: the first and a steady one.
+        options: whose device profile says what allocates.
+        have: bytes of the device.
+    """
+    if options.device == "cpu":
+        need = max(steps.first.peak, steps.steady.peak)
+        return Room(need, have, need <= have)
+    free = footprints(steps)
+    need = max(f.reserved for f in free) + CONTEXT
+    if need <= have:
+        return Room(need, have, True)
+    # Caches are emptied before a request fails, so less may do.
+    tight = footprints(steps, max(have - CONTEXT, 0))
+    fits = all(f.fits for f in tight)
+    return Room(min(need, have) if fits else need, have, fits)
+
+
+def batch_name(example: Example) -> str:
+    """The named dimension that is the batch.
+
+    Raises:
+        UsageError: none or several are named and none is called batch.
+    """
+    names = {label for axes in example.dynamic.values() for label in axes.values()}
+    if "batch" in names or len(names) == 1:
+        return "batch" if "batch" in names else next(iter(names))
+    raise UsageError(
+        "which dimension is the batch?",
+        hint='return an Example with dynamic={"x": {0: "batch"}} for each input',
+    )
+
+
+def largest_batch(
+    example: Example, options: StepOptions, have: int, dims: Mapping[str, int] | None = None
+) -> int:
+    """The largest batch that fits, by bisection on captures; 0 when none does.
+
+    Args:
+        example: with a named batch.
+        options: of the step.
+        have: bytes of the device.
+        dims: numbers for other named dimensions.
+
+    Raises:
+        UsageError: the batch has no name.
+    """
+    name = batch_name(example)
+
+    def fits(batch: int) -> bool:
+        try:
+            return room(
+                steps_of(example, options, {**(dims or {}), name: batch}), options, have
+            ).fits
+        except ModelError:
+            if batch > 1:
+                raise
+            return True  # batch statistics of one value: asked about from 2 on
+
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high <= _MOST and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def devices_needed(
+    example: Example, options: StepOptions, have: int, dims: Mapping[str, int]
+) -> int | None:
+    """How many devices share the batch in data parallel, each with all of the model.
+
+    Args:
+        example: with a named batch.
+        options: of the step.
+        have: bytes of one device.
+        dims: numbers, that of the batch among them.
+
+    Returns:
+        The number; `None` when even one sample does not fit, or the batch has no number.
+    """
+    name = batch_name(example)
+    batch = dims.get(name)
+    most = largest_batch(example, options, have, {k: v for k, v in dims.items() if k != name})
+    if batch is None or most == 0:
+        return None
+    return -(-batch // most)
