@@ -8,7 +8,7 @@ import click
 
 from peakfold.cli import options as opt
 from peakfold.cli.output import color, emit, width, working
-from peakfold.errors import DoesNotFit
+from peakfold.errors import DoesNotFit, UsageError
 
 
 @opt.verb("fit", example="peakfold fit model.tflite --target tflm --budget 256KiB")
@@ -21,6 +21,7 @@ from peakfold.errors import DoesNotFit
               help="Alignment and padding of buffers.")  # fmt: skip
 @opt.fold_options
 @opt.train_options
+@opt.step_options
 @click.option("--time-limit", type=click.FloatRange(min=0), default=2.0, show_default=True,
               metavar="SECONDS", help="For the search of each lever.")  # fmt: skip
 @opt.json_option
@@ -44,6 +45,11 @@ def command(
     from peakfold.reports.payload import to_json
     from peakfold.transform import replay
 
+    step = opt.take_step(flags)
+    if flags["train"] and opt.is_callable(model):
+        return _training(model, dims, flags, step, device, budget, as_json=as_json, quiet=quiet)
+    if step:
+        raise UsageError("options of a torch step", hint="they go with module:callable --train")
     train = opt.take_training(flags)
     fold = not flags.pop("no_fold")
     options = PlanOptions(train=train, fold=fold, **flags)
@@ -58,3 +64,27 @@ def command(
     document = fit_document(loaded.graph.name or model, result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     return 0 if result.fits else DoesNotFit.exit_code
+
+
+def _training(
+    model: str, dims: tuple[str, ...], flags: dict[str, Any], step: dict[str, Any],
+    device: str | None, budget: int | None, *, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """A training step of a torch module: levers and the largest batch, by real captures."""
+    from peakfold.device import load_device
+    from peakfold.frontends import Bindings
+    from peakfold.reports.fit import room
+    from peakfold.reports.fit_training import fit_training, fit_training_text
+    from peakfold.reports.payload import to_json
+
+    chip = None if device is None else load_device(device)
+    have = room(chip, budget)
+    with working("running steps on tensors without memory", quiet=quiet):
+        wanted = opt.step_of(flags["optimizer"], step)
+        bound = Bindings.parse(dims, ())
+        document = fit_training(model, wanted, have, bound.dims, chip)
+    emit(
+        to_json(document) if as_json
+        else fit_training_text(document, width=width(), color=color())
+    )  # fmt: skip
+    return 0 if document.fits else DoesNotFit.exit_code

@@ -44,6 +44,8 @@ from peakfold.errors import InvalidPlan, UsageError
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Of the first run's inputs.")  # fmt: skip
+@click.option("--train", is_flag=True, help="Of torch: a training step of module:callable.")
+@click.option("--optimizer", type=click.Choice(opt.OPTIMIZERS), help="Of torch --train.")
 @click.option("--self-check", is_flag=True, help="Also run files that are wrong on purpose.")
 @click.option("--scratch", is_flag=True, help="Measure the scratch of every op instead.")
 @click.option("-o", "--output", metavar="FILE", help="Where --scratch writes the profile.")
@@ -53,7 +55,8 @@ from peakfold.errors import InvalidPlan, UsageError
 def command(
     model: str, plan: str | None, runtime: str, order: str, fold_weights: bool,
     time_limit: float, runs: int | None, seed: int, self_check: bool, scratch: bool,
-    output: str | None, as_json: bool, force: bool, quiet: bool,
+    output: str | None, as_json: bool, force: bool, quiet: bool, train: bool,
+    optimizer: str | None,
 ) -> int:  # fmt: skip
     """Run MODEL without and with PLAN, and say what was measured.
 
@@ -63,6 +66,10 @@ def command(
     """
     if output is not None and not scratch:
         raise UsageError("-o goes with --scratch", hint="stdout holds what was measured")
+    if runtime == "torch":
+        return _training(model, optimizer, train=train, as_json=as_json, quiet=quiet)
+    if train or optimizer:
+        raise UsageError("a training step is measured in torch", hint="add --runtime torch")
     outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
     from peakfold.reports import handover
 
@@ -82,5 +89,23 @@ def command(
     emit(report.to_json() if as_json else report.to_text(width=width(), color=color()))
     if not report.ok:
         say_error(f"{model}: the plan was not obeyed, a result differs, or a check failed")
+        return InvalidPlan.exit_code
+    return 0
+
+
+def _training(
+    model: str, optimizer: str | None, *, train: bool, as_json: bool, quiet: bool
+) -> int:  # fmt: skip
+    """A training step, predicted and then run for real."""
+    from peakfold.reports.measure_training import measure_document, measure_text
+    from peakfold.reports.payload import to_json
+
+    if not train or not opt.is_callable(model):
+        raise UsageError("torch measures training steps", hint="give module:callable and --train")
+    with working("predicting, then training", quiet=quiet):
+        document = measure_document(model, opt.step_of(optimizer, {}))
+    emit(to_json(document) if as_json else measure_text(document, width=width(), color=color()))
+    if not document.obeyed:
+        say_error(f"{model}: the prediction is off by more than it may be")
         return InvalidPlan.exit_code
     return 0

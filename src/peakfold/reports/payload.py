@@ -91,6 +91,50 @@ class AllocatorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """A step, predicted and run; bytes, static memory included.
+
+    Attributes:
+        predicted_bytes: storages of a step on tensors without memory.
+        tensor_bytes: storages followed through a real step.
+        predicted_with_scratch_bytes: with the scratch of kernels, each measured alone.
+        allocator_bytes: every allocation of a real step.
+        phases: predicted and followed peak by phase.
+    """
+
+    predicted_bytes: int
+    tensor_bytes: int
+    predicted_with_scratch_bytes: int
+    allocator_bytes: int
+    phases: dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTrainingDocument:
+    """Output of ``measure --runtime torch --train --json``.
+
+    Attributes:
+        before_bytes: a step's results without any reuse; `null`, torch always reuses.
+        planned_bytes: the steady step as predicted, scratch included.
+        after_bytes: the steady step's allocations as measured.
+        obeyed: storages within 0.2 %, allocations within 1 % of the prediction, both steps.
+        outputs_equal: `null`: no plan changes what is computed.
+    """
+
+    schema: str
+    runtime: str
+    model: str
+    notes: list[str]
+    before_bytes: int | None
+    planned_bytes: int
+    after_bytes: int
+    obeyed: bool
+    outputs_equal: bool | None
+    first: MeasuredStep
+    steady: MeasuredStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLever:
     """One change of a training step that keeps its result; a real capture's figure."""
 
@@ -611,7 +655,8 @@ class MeasureDocument:
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
     | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
-    | TrainingFitDocument | LayersDocument | CompareDocument | ApplyDocument | MeasureDocument | Profile
+    | TrainingFitDocument | MeasureTrainingDocument | LayersDocument | CompareDocument
+    | ApplyDocument | MeasureDocument | Profile
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -633,6 +678,7 @@ DOCUMENTS: dict[str, type] = {
     "fit": FitDocument,
     "training": TrainingDocument,
     "fit-training": TrainingFitDocument,
+    "measure-training": MeasureTrainingDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 

@@ -20,6 +20,18 @@ _LAYERS = frozenset({"lstm_layer", "lstm_layer_backward"})
 KINDS = frozenset({"convolution", "convolution_backward", "_convolution"}) | _LAYERS
 
 
+# Products copy an operand that repeats one element (the gradient of a sum, expanded).
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+
+
+def _repeats(args: Any) -> bool:
+    return any(
+        isinstance(leaf, torch.Tensor)
+        and any(n > 1 and step == 0 for n, step in zip(leaf.shape, leaf.stride(), strict=True))
+        for leaf in tree_leaves(args)
+    )
+
+
 class CpuScratch:
     """Scratch of calls by their signature; give it to `fake_steps` as `workspace`.
 
@@ -42,7 +54,7 @@ class CpuScratch:
     def __call__(self, func: Any, args: Any, kwargs: Any) -> int:
         """Bytes of scratch of one call; its tensors may be fake."""
         name = func._schema.name.partition("::")[2]
-        if name not in self._kinds:
+        if name not in self._kinds and not (name in _PRODUCTS and _repeats(args)):
             return 0
         key = f"{name} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
         if key not in self.table:

@@ -1,0 +1,119 @@
+"""Training steps of torch modules as a user asks for them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+SOURCE = """
+import torch
+from peakfold.frontends.torch_module import Example
+
+def mlp():
+    layers = [torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Dropout(0.1)]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64)).train()
+    return Example(model, (torch.zeros(32, 64),), dynamic={"input": {0: "batch"}})
+
+def plain():
+    return torch.nn.Linear(8, 8), (torch.zeros(2, 8),)
+
+def doubtful():
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return y if y.sum() > 0 else -y
+    return Net(4, 4), (torch.zeros(2, 4),)
+"""
+
+
+@pytest.fixture
+def nets(tmp_path, monkeypatch):
+    (tmp_path / "some_nets.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return "some_nets"
+
+
+@pytest.mark.req("R3", "R5", "R12", "R15")
+def test_plan(call, nets, tmp_path):
+    flags = ("--train", "--optimizer", "adamw", "--dim", "batch=64")
+    plan, shot = str(tmp_path / "p.json"), str(tmp_path / "s.pickle")
+    done = call("plan", f"{nets}:mlp", *flags, "-o", plan, "--snapshot", shot, "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    weights = 4 * (64 * 256 + 256 + 256 * 64 + 64)
+    steady = answer["steady"]
+    assert steady["at_peak_by_role"]["parameter"] == weights
+    assert steady["static_bytes"] == 3 * weights + 4 * 4 + 4 * 64 * 64
+    assert answer["first"]["static_bytes"] == weights + 4 * 64 * 64
+    assert list(steady["phases"]) == ["forward", "backward", "optimizer", "after"]
+    assert sum(steady["at_peak_by_role"].values()) == steady["peak_bytes"]
+    assert sum(steady["at_peak_by_scope"].values()) == steady["peak_bytes"]
+    assert answer["summary"]["arena_bytes"] <= steady["dynamic_bytes"]
+    assert answer["plan"]["graph"]["format"] == "torch"
+    assert answer["cuda"] is None
+    assert pickle.loads((tmp_path / "s.pickle").read_bytes())["device_traces"][0]
+    text = call("plan", f"{nets}:mlp", *flags)
+    assert "steady step" in text.stdout
+
+
+@pytest.mark.req("R3")
+def test_devices(call, nets):
+    flags = ("--train", "--kernels", "cuda", "--json", "--device")
+    small = json.loads(call("plan", f"{nets}:mlp", *flags, "t4").stdout)
+    assert small["fits"]
+    assert small["devices"] == 1
+    assert small["cuda"]["reserved_bytes"] >= small["cuda"]["allocated_bytes"]
+    assert small["cuda"]["verified"] is False
+    done = call("plan", f"{nets}:mlp", *flags, "t4", "--dim", "batch=9000000")
+    large = json.loads(done.stdout)
+    assert done.exit_code == 3
+    assert large["fits"] is False
+    assert large["devices"] > 1
+
+
+def test_fit_finds_the_largest_batch(call, nets):
+    flags = ("--train", "--optimizer", "sgd", "--dim", "batch=4096", "--json")
+    done = call("fit", f"{nets}:mlp", *flags, "--budget", "8MiB")
+    answer = json.loads(done.stdout)
+    most = answer["largest_batch"]
+    assert most > 1
+
+    def peak(batch):
+        found = call("plan", f"{nets}:mlp", "--train", "--optimizer", "sgd", "--dim",
+                     f"batch={batch}", "--json")  # fmt: skip
+        answer = json.loads(found.stdout)
+        return max(answer["first"]["peak_bytes"], answer["steady"]["peak_bytes"])
+
+    assert peak(most) <= 8 << 20 < peak(most + 1)
+    assert answer["options"][0]["fits"] is False
+    assert answer["fits"] == any(lever["fits"] for lever in answer["options"])
+    assert done.exit_code == (0 if answer["fits"] else 3)
+
+
+def test_measure(call, nets):
+    done = call("measure", f"{nets}:mlp", "--runtime", "torch", "--train", "--optimizer", "adamw",
+                "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["obeyed"]
+    assert answer["steady"]["predicted_bytes"] == answer["steady"]["tensor_bytes"]
+    assert "the prediction holds" in call("measure", f"{nets}:mlp", "--runtime", "torch",
+                                          "--train").stdout  # fmt: skip
+
+
+def test_bad_requests(call, nets):
+    done = call("plan", f"{nets}:doubtful", "--train")
+    assert done.exit_code == 1
+    assert "some_nets.py" in done.stderr
+    assert call("plan", f"{nets}:mlp", "--train", "--optimizer", "lion").exit_code == 2
+    assert call("plan", f"{nets}:mlp", "--attention", "fused").exit_code == 2
+    assert call("fit", f"{nets}:plain", "--train", "--budget", "1MiB").exit_code == 2
+    assert call("measure", f"{nets}:mlp", "--runtime", "torch").exit_code == 2
+    assert call("measure", "model.tflite", "--train").exit_code == 2
+    assert call("plan", f"{nets}:mlp", "--train", "--dim", "beat=3").exit_code == 2
