@@ -45,6 +45,7 @@ class PlanOptions:
         profile: measured facts of the model's ops.
         trace: keep the step table of the reference-counting planner.
         split: compute the first part of the network in bands of rows.
+        quick: one fast strategy for the shared objects that the plan is compared with.
         train: plan a training step of the model: backward pass and optimizer.
     """
 
@@ -70,6 +71,7 @@ class PlanOptions:
     trace: bool = False
     profile: Profile | None = None
     train: Train | None = None
+    quick: bool = False
     split: Split | None = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from peakfold.planning.counter import CounterPlan
 from peakfold.planning.decisions import Block
 from peakfold.planning.joint import with_best_order
 from peakfold.planning.layouts import Layout, make_layout, trace_rows
-from peakfold.planning.options import PlanOptions
+from peakfold.planning.options import COUNTER, PlanOptions
 from peakfold.planning.plan import (
     MODES,
     SCHEMA,
@@ -110,7 +110,9 @@ def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
 
 
 def _strategy(options: PlanOptions, mode: Mode) -> str:
-    return options.strategy if mode == options.mode else "best"
+    if mode == options.mode:
+        return options.strategy
+    return COUNTER if options.quick and mode in ("share", "both") else "best"
 
 
 def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) -> Plan:

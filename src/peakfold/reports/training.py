@@ -91,7 +91,7 @@ def plan_training(
     steps = fit.steps_of(example, options, dims)
     names = input_names(example.module, args, kwargs)
     graph = step_graph(example.module, args, kwargs, options, names).graph
-    result = make_plan(graph, plan_options)
+    result = make_plan(graph, replace(plan_options, quick=True))
     cuda = options.device == "cuda"
     have = None if device is None or device.memory is None else int(device.memory.value)
     found = None if have is None else fit.room(steps, options, have)
