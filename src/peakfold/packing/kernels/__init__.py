@@ -8,6 +8,7 @@ cache is emptied whenever the sources here are not those it was made from.
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,10 +35,22 @@ def drop_stale(cache: Path) -> bool:
             return False
         for old in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
             old.unlink(missing_ok=True)
-        cache.mkdir(exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
         stamp.write_text(digest, "ascii")
         return True
     return False
 
 
-drop_stale(_FOLDER / "__pycache__")
+def cache_folder() -> Path:
+    """Where numba keeps what it compiles from here: beside the sources, or where it is told.
+
+    With ``NUMBA_CACHE_DIR`` set, numba makes a folder there that is named after this one.
+    """
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    if not told:
+        return _FOLDER / "__pycache__"
+    hashed = hashlib.sha1(str(_FOLDER).encode(), usedforsecurity=False).hexdigest()
+    return Path(told) / f"{_FOLDER.name}_{hashed}"
+
+
+drop_stale(cache_folder())
