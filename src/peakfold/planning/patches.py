@@ -12,6 +12,7 @@ from peakfold.planning.layouts import full_aliasing
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.planner import study_graph
 from peakfold.planning.study import Study
+from peakfold.target import load_target
 from peakfold.transform import Split
 from peakfold.transform.split import exits
 
@@ -94,7 +95,10 @@ def _behind(graph: Graph, peak_op: int) -> Iterator[str]:
 
 
 def _bands(graph: Graph, options: PlanOptions, name: str) -> Iterator[PatchChoice]:
+    most = load_target(options.target).concat_operands or COUNTS[-1]
     for count in COUNTS:
+        if count > most:
+            return
         split = Split(name, count)
         try:
             study = study_graph(graph, replace(options, split=split))

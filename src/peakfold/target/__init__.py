@@ -40,6 +40,7 @@ class Target:
         reshape: ``view`` (a reshape re-reads its input's bytes, whoever else still reads them)
             or ``inplace`` (only the last reader may take them over).
         zero_copy_concat: whether a producer may write straight into a concatenation.
+        concat_operands: how many tensors one concatenation may join; 0 = any number.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Target:
     views: bool = True
     reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True
+    concat_operands: int = 0
 
     def allows_inplace(self, kind: str) -> bool:
         """Whether this runtime's kernels of a kind may run in place at all."""

@@ -120,7 +120,7 @@ def measure_tflm(
         wrong = watch.controls() if controls else ()
     return Measured(
         "tflm", before.head, after.head, totals[0], totals[1], after.tail,
-        equal, varied(before), len(watch.tensors), watch.equal, count, wrong,
+        equal, varied(before), watch.compared, watch.equal, count, wrong,
     )  # fmt: skip
 
 
@@ -193,11 +193,16 @@ class _Watched:
         before, after = run_all([replace(self.job, model=files.put(plain)), self.job])
         self.good = after if isinstance(after, Outcome) else None
         self.equal: bool | None = None
+        self.compared = 0
         if isinstance(before, Outcome) and isinstance(after, Outcome):
-            places = {tensor: shape.results + at for at, tensor in enumerate(first)}
-            order = [*range(shape.results), *(places[tensor] for tensor in self.tensors)]
-            sorted_runs = tuple(tuple(run[at] for at in order) for run in before.outputs)
-            self.equal = equal_outputs(replace(before, outputs=sorted_runs), after)
+            names = [_names(data) for data in (plain, self.data)]
+            both = [t for t in self.tensors if t in set(first) and names[0][t] == names[1][t]]
+            own = range(shape.results)
+            self.compared = len(both)  # bands of rows are of one file alone
+            self.equal = equal_outputs(
+                _picked(before, [*own, *(shape.results + first.index(t) for t in both)]),
+                _picked(after, [*own, *(shape.results + self.tensors.index(t) for t in both)]),
+            )
 
     def controls(self) -> tuple[Control, ...]:
         """Files that are wrong on purpose: the measurement must be able to fail."""
@@ -230,6 +235,15 @@ class _Watched:
             made.update(indices(op.outputs))
         early = late[len(late) // 2] if late else 0
         return early, [early, *(at for at in range(len(graph.operators)) if at != early)]
+
+
+def _names(data: bytes) -> list[bytes]:
+    return [tensor.name or b"" for tensor in parse_model(data).subgraphs[0].tensors]
+
+
+def _picked(outcome: Outcome, places: list[int]) -> Outcome:
+    runs = tuple(tuple(run[at] for at in places) for run in outcome.outputs)
+    return replace(outcome, outputs=runs)
 
 
 def keeps_state(model: Model) -> bool:

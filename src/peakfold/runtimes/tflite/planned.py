@@ -12,6 +12,7 @@ from peakfold.frontends.tflite_names import Names, names_of_model
 from peakfold.ir import Graph
 from peakfold.planning import Plan
 from peakfold.runtimes.tflite.allocator import predict
+from peakfold.runtimes.tflite.bands import Growth, growth
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite_all
 from peakfold.runtimes.tflite.schema import Model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
@@ -55,13 +56,13 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
         RunFailed: an operator to be folded cannot be computed here.
     """
     _check(plan)
-    names = names_of_model(read_tflite(path))
-    work = replay(graph, plan.recipe)
+    made = _Recipe.of(path, graph, plan.recipe)
     data = path.read_bytes()
     edits = [
-        Edit(order=_kept(work, names), offsets={}),
-        Edit(order=_order(work, plan, names), offsets=_offsets(plan, names)),
-    ]
+        Edit(order=_kept(made.whole, made.names), offsets={}),
+        Edit(order=_order(made.work, plan, made.names), offsets=_offsets(plan, made.names),
+             added=made.added),
+    ]  # fmt: skip
     plain, planned = rewrite_all(data, edits, str(path))
     before = _head(parse_model(plain), plan.target)
     after = _head(parse_model(planned), plan.target)
@@ -82,9 +83,38 @@ def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
         ModelError: the file holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """
-    names = names_of_model(read_tflite(path))
-    edit = Edit(order=_kept(replay(graph, recipe), names), offsets={})
+    made = _Recipe.of(path, graph, recipe)
+    order = {0: [_index(op.name, made.names, 0) for op in made.work.ops]}
+    edit = Edit(order=order, offsets={}, added=made.added)
     return parse_model(rewrite_all(path.read_bytes(), [edit], str(path))[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """A recipe's steps as the file sees them.
+
+    Attributes:
+        whole: the graph after folding.
+        work: the graph after all steps.
+        added: what a split adds to the file.
+        names: of the file with that.
+    """
+
+    whole: Graph
+    work: Graph
+    added: Growth
+    names: Names
+
+    @classmethod
+    def of(cls, path: Path, graph: Graph, recipe: Sequence[str]) -> _Recipe:
+        file = read_tflite(path)
+        names = names_of_model(file)
+        at = next((n for n, step in enumerate(recipe) if step.startswith("split ")), len(recipe))
+        whole, work = replay(graph, recipe[:at]), replay(graph, recipe)
+        if whole is work or at == len(recipe):
+            return cls(work, work, Growth(), names)
+        added, names = growth(whole, work, names, file)
+        return cls(whole, work, added, names)
 
 
 def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Applied:

@@ -6,6 +6,7 @@ metadata, custom options, constants. Every edit gives a new model; the given byt
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakfold.errors import ModelError, RunFailed
+from peakfold.runtimes.tflite.bands import Growth, grow
 from peakfold.runtimes.tflite.one_op import evaluate
 from peakfold.runtimes.tflite.schema import (
     OFFLINE,
@@ -41,10 +43,13 @@ class Edit:
             computed once, now, and their results become constants.
         offsets: of tensors in the arena; others are left to the interpreter. `None` keeps the
             table the file may have; an empty mapping removes it.
+        added: bands of rows that take the place of operators of the main graph; in `order` their
+            operators follow the file's.
     """
 
     order: Mapping[int, Sequence[int]] = field(default_factory=dict)
     offsets: Mapping[Where, int] | None = None
+    added: Growth = field(default_factory=Growth)
 
 
 def rewrite(data: bytes, edit: Edit, where: str = "model") -> bytes:
@@ -63,7 +68,7 @@ def rewrite(data: bytes, edit: Edit, where: str = "model") -> bytes:
 
 
 def rewrite_all(data: bytes, edits: Sequence[Edit], where: str = "model") -> list[bytes]:
-    """A file after each of several edits that leave out the same operators.
+    """A file after each of several edits that fold the same operators.
 
     Raises:
         ModelError: it is no .tflite file, or holds what cannot be carried over.
@@ -71,19 +76,26 @@ def rewrite_all(data: bytes, edits: Sequence[Edit], where: str = "model") -> lis
     """
     model = parse_model(data, where)
     _take_in_outer_data(model, data, where)
-    operators = [list(graph.operators or ()) for graph in model.subgraphs]
+    counts = [len(graph.operators or ()) for graph in model.subgraphs]
     for number, order in edits[0].order.items():
-        kept = set(order)
-        fold(model, number, [at for at in range(len(operators[number])) if at not in kept])
-    written = []
-    for edit in edits:
-        for number, graph in enumerate(model.subgraphs):
-            order = edit.order.get(number, range(len(operators[number])))
-            graph.operators = [operators[number][at] for at in order]
-        if edit.offsets is not None:
-            set_offsets(model, edit.offsets)
-        written.append(pack_model(model))
-    return written
+        kept = {*order, *(edits[0].added.replaced if number == 0 else ())}
+        fold(model, number, [at for at in range(counts[number]) if at not in kept])
+    return [_edited(model, edit) for edit in edits]
+
+
+def _edited(folded: Model, edit: Edit) -> bytes:
+    """The file of one edit; the model is left as it was, apart from its table of offsets."""
+    model = copy.copy(folded)
+    model.buffers, model.subgraphs = list(folded.buffers), list(map(copy.copy, folded.subgraphs))
+    for number, graph in enumerate(model.subgraphs):
+        graph.tensors, graph.operators = list(graph.tensors or ()), list(graph.operators or ())
+        if number == 0:
+            grow(model, edit.added)
+        order = edit.order.get(number, range(len(graph.operators)))
+        graph.operators = [graph.operators[at] for at in order]
+    if edit.offsets is not None:
+        set_offsets(model, edit.offsets)
+    return pack_model(model)
 
 
 def fold(model: Model, subgraph: int, operators: Sequence[int]) -> None:
