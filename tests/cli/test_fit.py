@@ -63,15 +63,16 @@ output u"""))  # fmt: skip
 @pytest.mark.req("R17")
 def test_a_microcontroller_starts_from_the_interpreters_own_plan(call, shared, tmp_path):
     model = str(shared / "models/tflite/person_detect.tflite")
-    done = call("fit", model, "--target", "tflm", "--budget", "52KiB", "--json")
+    done = call("fit", model, "--target", "tflm", "--budget", "80KiB", "--json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     own, *_, best = [v for v in answer["options"] if not v["changes_model"]]
-    assert own["peak_bytes"] == 55296  # as measured
+    assert (own["peak_bytes"], own["need_bytes"]) == (55_296, 85_264)  # as measured
     assert own["flag"] == ""
-    assert best["peak_bytes"] == answer["bound_bytes"] < 52 * 1024
+    assert best["peak_bytes"] == answer["bound_bytes"]
     overlaps = next(v for v in answer["options"] if v["applied"] and v is not own)
     assert overlaps["what"] == "results over parts of their inputs"
+    assert overlaps["need_bytes"] == answer["need_bytes"] <= 80 * 1024 < own["need_bytes"]
     assert overlaps["flag"] == ""
     plan = json.loads(call("plan", model, *answer["plan_flags"].split(), "--json").stdout)
     assert plan["summary"]["arena_bytes"] == overlaps["peak_bytes"]

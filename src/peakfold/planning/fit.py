@@ -180,11 +180,12 @@ class _Search:
         """Bands of rows: less memory for more work."""
         whole = total_macs(study_graph(self.graph, self.base).graph)
         choices = patch_choices(self.graph, self.base)
-        fitting = [
-            c for c in choices
-            if self.runtime.whole(c.live_bytes, replace(self.base, split=c.split)) <= self.budget
-        ]  # fmt: skip
-        for choice in (fitting[::-1] or choices)[:_TRIED_SPLITS]:
+        needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
+                 for c in choices]  # fmt: skip
+        # The cheapest that may fit, else those that come nearest.
+        fitting = [c for c, need in zip(choices, needs, strict=True) if need <= self.budget]
+        nearest = [choices[at] for at in sorted(range(len(needs)), key=lambda at: needs[at])]
+        for choice in (fitting[::-1] or nearest)[:_TRIED_SPLITS]:
             options = replace(self.free_options, order="file", split=choice.split)
             extra = _extra(choice, whole)
             split = choice.split

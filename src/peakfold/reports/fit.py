@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -9,7 +11,7 @@ from rich.text import Text
 
 from peakfold.analysis import Index, static_bytes
 from peakfold.device import Device
-from peakfold.errors import ModelError, RunFailed, UsageError
+from peakfold.errors import PeakfoldError, UsageError
 from peakfold.frontends import Loaded
 from peakfold.ir import Graph
 from peakfold.planning.fit import FitResult, Runtime
@@ -18,6 +20,8 @@ from peakfold.planning.study import recipe_of
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
 from peakfold.reports.text import plain_table, render, shorten
 from peakfold.units import format_bytes
+
+_NEVER = 1 << 62
 
 
 def bytes_beside(index: Index, options: PlanOptions, device: Device | None) -> int:
@@ -60,18 +64,32 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         return Runtime(), []
     if loaded.bindings.shapes or loaded.bindings.dims:
         return Runtime(), ["The file states other shapes, so its own arena is not known."]
-    from peakfold.runtimes.tflite.allocator import predict
     from peakfold.runtimes.tflite.planned import after_recipe
     from peakfold.runtimes.tflite.scratch import known_scratch
+    from peakfold.runtimes.tflite.tail import Arena, predict_arena
+
+    @cache
+    def file_of(recipe: tuple[str, ...]) -> Arena:
+        parsed = after_recipe(Path(model), loaded.graph, recipe)
+        return predict_arena(parsed, known_scratch(parsed))
+
+    def whole(arena: int, asked: PlanOptions) -> int:
+        try:
+            return replace(file_of(recipe_of(asked)), head=arena).total
+        except PeakfoldError:
+            return _NEVER  # a split that no file can say
 
     try:
-        parsed = after_recipe(Path(model), loaded.graph, recipe_of(options))
-        own = predict(parsed, known_scratch(parsed)).head
-    except (ModelError, RunFailed) as error:
+        own = file_of(recipe_of(options))
+    except PeakfoldError as error:
         return Runtime(), [f"The interpreter's own arena is not known: {error.what}"]
-    halves = _halves(loaded.graph) and not options.fold_weights
-    notes = ["The interpreter refuses half-precision weights: give --fold-weights."]
-    return Runtime(own=own), notes if halves else []
+    notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
+             "reference kernels; bands of rows add to it)."]  # fmt: skip
+    if _halves(loaded.graph) and not options.fold_weights:
+        notes.append("The interpreter refuses half-precision weights: give --fold-weights.")
+    if own.unknown:
+        notes.append(f"What it keeps for {', '.join(own.unknown)} is not known.")
+    return Runtime(own=own.head, whole=whole), notes
 
 
 def _halves(graph: Graph) -> bool:
@@ -121,15 +139,16 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     rows = [
         (
             "*" if lever.applied else "",
-            shorten(lever.what, max(width - 44, 20)),
+            shorten(lever.what, max(width - 56, 20)),
             format_bytes(lever.peak_bytes),
+            format_bytes(lever.need_bytes),
             "fits" if lever.need_bytes <= have else f"+{format_bytes(lever.need_bytes - have)}",
             _work(lever),
         )
         for lever in document.options
     ]
-    columns = [("", "left"), ("lever", "left"), ("arena", "right"), ("", "right"),
-               ("extra work", "right")]  # fmt: skip
+    columns = [("", "left"), ("lever", "left"), ("arena", "right"), ("in all", "right"),
+               ("", "right"), ("extra work", "right")]  # fmt: skip
     verdict = "fits" if document.fits else "does not fit"
     body: list[RenderableType] = [
         Text(document.model, "bold"),

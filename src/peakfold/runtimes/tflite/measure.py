@@ -190,18 +190,19 @@ class _Watched:
             files.put(self.data), 2 * total + 4 * _SLACK, shape.inputs,
             shape.results + len(self.tensors), seeds,
         )  # fmt: skip
-        before, after = run_all([replace(self.job, model=files.put(plain)), self.job])
+        own = replace(self.job, model=files.put(plain), results=shape.results + len(first))
+        before, after = run_all([own, self.job])
         self.good = after if isinstance(after, Outcome) else None
         self.equal: bool | None = None
         self.compared = 0
         if isinstance(before, Outcome) and isinstance(after, Outcome):
             names = [_names(data) for data in (plain, self.data)]
             both = [t for t in self.tensors if t in set(first) and names[0][t] == names[1][t]]
-            own = range(shape.results)
+            results = range(shape.results)
             self.compared = len(both)  # bands of rows are of one file alone
             self.equal = equal_outputs(
-                _picked(before, [*own, *(shape.results + first.index(t) for t in both)]),
-                _picked(after, [*own, *(shape.results + self.tensors.index(t) for t in both)]),
+                _picked(before, [*results, *(shape.results + first.index(t) for t in both)]),
+                _picked(after, [*results, *(shape.results + self.tensors.index(t) for t in both)]),
             )
 
     def controls(self) -> tuple[Control, ...]:
