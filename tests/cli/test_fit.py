@@ -71,7 +71,7 @@ def test_a_microcontroller_starts_from_the_interpreters_own_plan(call, shared, t
     assert own["flag"] == ""
     assert best["peak_bytes"] == answer["bound_bytes"]
     overlaps = next(v for v in answer["options"] if v["applied"] and v is not own)
-    assert overlaps["what"] == "results over parts of their inputs"
+    assert overlaps["what"] == "results overlap inputs"
     assert overlaps["need_bytes"] == answer["need_bytes"] <= 80 * 1024 < own["need_bytes"]
     assert overlaps["flag"] == ""
     plan = json.loads(call("plan", model, *answer["plan_flags"].split(), "--json").stdout)

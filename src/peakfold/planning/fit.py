@@ -173,7 +173,7 @@ class _Search:
         yield "concatenations in place", apart.strip(), at
         if overlaps:
             at = replace(at, overlap=True)
-            yield "results over parts of their inputs", "", at
+            yield "results overlap inputs", "", at
         yield "order of operators", "--order best", replace(at, order="best")
 
     def split(self) -> None:

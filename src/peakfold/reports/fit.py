@@ -60,7 +60,7 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         loaded: what was read from it.
         options: of the plans.
     """
-    if options.target != "tflm" or Path(model).suffix != ".tflite":
+    if options.target not in ("tflm", "tflm-cmsis") or Path(model).suffix != ".tflite":
         return Runtime(), []
     if loaded.bindings.shapes or loaded.bindings.dims:
         return Runtime(), ["The file states other shapes, so its own arena is not known."]
@@ -71,7 +71,7 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
     @cache
     def file_of(recipe: tuple[str, ...]) -> Arena:
         parsed = after_recipe(Path(model), loaded.graph, recipe)
-        return predict_arena(parsed, known_scratch(parsed))
+        return predict_arena(parsed, known_scratch(parsed, options.target))
 
     def whole(arena: int, asked: PlanOptions) -> int:
         try:
@@ -83,6 +83,9 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         own = file_of(recipe_of(options))
     except PeakfoldError as error:
         return Runtime(), [f"The interpreter's own arena is not known: {error.what}"]
+    if options.target != "tflm":
+        return Runtime(own=own.head), ["What the interpreter keeps beside the arena with these "
+                                       "kernels is not known."]  # fmt: skip
     notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
              "reference kernels; bands of rows add to it)."]  # fmt: skip
     if _halves(loaded.graph) and not options.fold_weights:
