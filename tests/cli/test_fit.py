@@ -83,9 +83,9 @@ def test_half_precision_weights_are_said_to_be_refused(call, shared):
     model = str(shared / "models/tflite/face_detection_short_range.tflite")
     flags = ["--target", "tflm", "--budget", "8MiB", "--time-limit", "0.1", "--json"]
     told = json.loads(call("fit", model, *flags).stdout)
-    assert "--fold-weights" in told["notes"][0]
+    assert any("--fold-weights" in note for note in told["notes"])
     folded = json.loads(call("fit", model, *flags, "--fold-weights").stdout)
-    assert folded["notes"] == []
+    assert not any("--fold-weights" in note for note in folded["notes"])
     assert folded["options"][0]["peak_bytes"] == 1_376_256  # as measured
     assert folded["plan_flags"] == "--target tflm --fold-weights"
 
