@@ -167,6 +167,18 @@ def test_a_write_through_a_view_is_seen_by_later_readers():
     assert graph.outputs[1] == after.outputs[0]
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_changing_strides_in_place_writes_nothing(route):
+    def turn(x):
+        y = x * 2
+        y.transpose_(0, 1)
+        return y + 1
+
+    graph = tidy(turn, rand(4, 6), route=route)
+    assert [op.kind for op in graph.ops] == ["mul", "view", "add"]
+    assert graph[graph.outputs[0]].shape == (6, 4)
+
+
 def test_disjoint_views_do_not_see_each_other():
     def write(x):
         y = x * 2

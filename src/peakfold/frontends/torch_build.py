@@ -355,6 +355,8 @@ def _bound(
         for at, value in enumerate(args):
             arguments.add(f"arg{at}", value, written=False)
         return "higher_order", str(getattr(func, "_name", func)), arguments
+    # `transpose_` and its like change what a tensor says of its storage, and no byte of it.
+    only_metadata = torch.Tag.inplace_view in func.tags
     for at, formal in enumerate(schema.arguments):
         if at < len(args) and not formal.kwarg_only:
             value = args[at]
@@ -365,7 +367,8 @@ def _bound(
         else:
             continue
         alias = formal.alias_info
-        arguments.add(formal.name, value, written=alias is not None and alias.is_write)
+        written = alias is not None and alias.is_write and not only_metadata
+        arguments.add(formal.name, value, written=written)
     domain, _, operator = schema.name.partition("::")
     return domain, operator, arguments
 
