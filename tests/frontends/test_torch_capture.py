@@ -167,6 +167,21 @@ def test_a_write_through_a_view_is_seen_by_later_readers():
     assert graph.outputs[1] == after.outputs[0]
 
 
+def test_dropout_that_does_nothing_is_no_op_and_no_copy():
+    drop = nn.Dropout(0.3).eval()
+
+    def program(x):
+        y = x * 2
+        kept = drop(y[2:])
+        kept.mul_(3)
+        return y + 1, kept[1:]
+
+    graph = tidy(program, rand(4, 6))
+    assert [op.kind for op in graph.ops] == ["mul", "view", "mul", "after_write", "add", "view"]
+    last = graph.ops[-1]
+    assert (last.inputs, last.stated.views[0].offset) == (("mul_",), 24)
+
+
 @pytest.mark.parametrize("route", ROUTES)
 def test_changing_strides_in_place_writes_nothing(route):
     def turn(x):

@@ -70,7 +70,7 @@ class GraphBuilder:
         self._place: dict[str, Place] = {}
         self._version: dict[str, int] = {}
         self._writers: dict[int, list[str]] = {}
-        self._same_storage: dict[int, int] = {}
+        self._same_storage: dict[int, tuple[int, int]] = {}
         self._state: dict[int, str] = {}
         self._packed: dict[int, list[str]] = {}
         self._declared: dict[Place, str] = {}
@@ -151,9 +151,9 @@ class GraphBuilder:
 
     def join(self, result: torch.Tensor, source: torch.Tensor) -> None:
         """Say that a result lies in the storage of `source`, whatever the capture says."""
-        new, old = place_of(result).storage, self._root(place_of(source).storage)
-        if new != old:
-            self._same_storage[new] = old
+        new, old = place_of(result), self._placed(source)
+        if new.storage != old.storage and new.storage not in self._same_storage:
+            self._same_storage[new.storage] = (old.storage, (old.start or 0) - (new.start or 0))
 
     def name_of(self, key: Hashable) -> str | None:
         """The name of a value as it was last made, or `None` for a stranger."""
@@ -168,14 +168,13 @@ class GraphBuilder:
         """Whether a value of this key exists."""
         return key in self._name
 
-    def _root(self, storage: int) -> int:
-        while storage in self._same_storage:
-            storage = self._same_storage[storage]
-        return storage
-
     def _placed(self, tensor: torch.Tensor) -> Place:
+        """Where a tensor lies, joined storages taken as one."""
         place = place_of(tensor)
-        return Place(self._root(place.storage), place.start, place.stop, place.layout)
+        while place.storage in self._same_storage:
+            storage, shift = self._same_storage[place.storage]
+            place = place.moved(storage, shift)
+        return place
 
     def _fresh(self, name: str) -> str:
         if name not in self._tensors:
@@ -235,9 +234,8 @@ class GraphBuilder:
             return
         attrs |= _extra(kind, bare, arguments)
         if kind == "random_dropout" and _does_nothing(arguments.attrs):
-            source, result = arguments.refs[0], results[0]
-            if source is not None and result is not None:
-                self.join(result.tensor, source.tensor)
+            if self._same(arguments.refs[0], results[0]):
+                return
             kind = "copy"
         if "::" in kind and _only_views(func):
             self._join_all(arguments, results)
@@ -246,14 +244,24 @@ class GraphBuilder:
         while inputs and not inputs[-1]:
             inputs.pop()
         outputs = [ref for ref in results if ref is not None]
-        given = {self._root(place_of(r.tensor).storage) for r in outputs}
+        given = {self._placed(r.tensor).storage for r in outputs}
         outputs += [
             ref
             for at in arguments.written
             if (ref := arguments.refs[at]) is not None
-            and self._root(place_of(ref.tensor).storage) not in given
+            and self._placed(ref.tensor).storage not in given
         ]
         self._add(name, kind, attrs, inputs, outputs, arguments, scope)
+
+    def _same(self, source: Ref | None, result: Ref | None) -> bool:
+        """Let a result be its operand, where it has the operand's strides."""
+        if source is None or result is None:
+            return False
+        if place_of(source.tensor).layout != place_of(result.tensor).layout:
+            return False
+        self.join(result.tensor, source.tensor)
+        self.alias(result.key, source)
+        return True
 
     def _join_all(self, arguments: _Arguments, results: Sequence[Ref | None]) -> None:
         """A view by its schema, of a tensor whose storage cannot be seen (under vmap)."""

@@ -49,6 +49,12 @@ class Place:
     stop: int | None
     layout: tuple[object, ...]
 
+    def moved(self, storage: int, shift: int) -> Place:
+        """The same bytes as part of another storage, which begins `shift` bytes before."""
+        start = None if self.start is None else self.start + shift
+        stop = None if self.stop is None else self.stop + shift
+        return Place(storage, start, stop, self.layout)
+
     def overlaps(self, other: Place) -> bool:
         """Whether a write to one can be seen through the other (unknown ranges overlap)."""
         if None in (self.start, self.stop, other.start, other.stop):
