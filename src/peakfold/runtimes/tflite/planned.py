@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from peakfold.ir import Graph
 from peakfold.planning import Plan
 from peakfold.runtimes.tflite.allocator import predict
 from peakfold.runtimes.tflite.bands import Growth, growth
+from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite_all
 from peakfold.runtimes.tflite.schema import Model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
@@ -66,7 +68,7 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
     plain, planned = rewrite_all(data, edits, str(path))
     before = _head(parse_model(plain), plan.target)
     after = _head(parse_model(planned), plan.target)
-    if after > before:
+    if after > before or (plan.copies and not _sound(planned, plan.target)):
         return Applied(plain, before, plain, before, obeys=False)
     return Applied(planned, after, plain, before, obeys=True)
 
@@ -139,6 +141,14 @@ def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Appli
     return Applied(written, after, data, before, obeys=False)
 
 
+def _sound(data: bytes, target: str) -> bool:
+    """Whether the judge of files passes it."""
+    with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
+        path = Path(folder) / "planned.tflite"
+        path.write_bytes(data)
+        return judge_file(path, target).ok
+
+
 def _check(plan: Plan) -> None:
     if plan.mode != "arena":
         raise InvalidPlan(f"a file carries offsets, and mode {plan.mode} has none",
@@ -149,8 +159,6 @@ def _check(plan: Plan) -> None:
         raise InvalidPlan("the interpreter runs one operator at a time", hint="plan with --lanes 1")
     if plan.bindings.shapes or plan.bindings.dims:
         raise InvalidPlan("the plan is for other shapes than the file states")
-    if plan.copies:
-        raise InvalidPlan(f"output {plan.copies[0]!r} needs a copy that no operator makes")
 
 
 def _kept(work: Graph, names: Names) -> dict[int, list[int]]:
@@ -180,12 +188,17 @@ def _index(name: str, names: Names, subgraph: int) -> int:
 
 
 def _offsets(plan: Plan, names: Names) -> dict[tuple[int, int], int]:
-    """Of every tensor of the main graph; tensors of bodies are left to the interpreter."""
+    """Of every tensor of the main graph; tensors of bodies are left to the interpreter.
+
+    So are outputs that the plan copies at its end: no operator does that, but the one that
+    repeats another tensor's bytes can write them anywhere.
+    """
     return {
         names.tensor_at[place.tensor]: buffer.offset + place.offset
         for buffer in plan.buffers
         if buffer.what == "tensor"
         for place in buffer.tensors
+        if place.tensor not in plan.copies
     }
 
 
