@@ -12,6 +12,7 @@ from peakfold.analysis.sparsity import Effective, effective
 from peakfold.errors import UsageError
 from peakfold.frontends import load
 from peakfold.frontends.weights import open_weights
+from peakfold.ir import parse_graph
 from peakfold.transform import Fold
 from tests.analysis.onnx_cases import MS, info, node, values
 
@@ -142,3 +143,13 @@ def test_a_tflite_model_is_read(shared):
 def test_files_without_weights_are_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         open_weights(tmp_path / "m.pf")
+
+
+@pytest.mark.req("R20")
+def test_a_weight_that_does_not_fit_its_layer_is_named(tmp_path):
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: float32[1,4,2,2]\nparameter w: float32[8,4,1,1]\n"
+        "y: float32[1,8,2,2] = conv(x, w)\noutput y"
+    )
+    found = effective(graph, cost_of(graph), graph, lambda name: np.ones(3, np.float32))
+    assert (found.unread, found.unstructured) == (("y",), found.macs)

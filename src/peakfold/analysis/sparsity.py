@@ -95,7 +95,7 @@ def effective(graph: Graph, cost: Cost, original: Graph, values: Values) -> Effe
     for op, counted in zip(graph.ops, cost.ops, strict=True):
         macs = counted.macs or 0
         total += macs
-        one = _effective_op(before.get(place(op), op), macs, original, values) if macs else None
+        one = _read_op(before.get(place(op), op), macs, original, values) if macs else None
         if one is not None:
             found.append(one)
         elif macs and counted.figures.params:
@@ -105,6 +105,13 @@ def effective(graph: Graph, cost: Cost, original: Graph, values: Values) -> Effe
         structured += macs if one is None else one.structured
     return Effective(ops=tuple(found), macs=total, unstructured=unstructured, two_four=two_four,
                      structured=structured, unread=tuple(unread))  # fmt: skip
+
+
+def _read_op(op: Op, macs: int, graph: Graph, values: Values) -> EffectiveOp | None:
+    try:
+        return _effective_op(op, macs, graph, values)
+    except (ValueError, IndexError, TypeError):  # a malformed op: weights that do not fit it
+        return None
 
 
 def _effective_op(op: Op, macs: int, graph: Graph, values: Values) -> EffectiveOp | None:
