@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "apply": "Write a plan into a file that a runtime obeys.",
     "measure": "Run a model before and after, in a real runtime.",
     "fit": "Does it fit, and what would make it fit.",
+    "modes": "Several networks in every mode, inference beside training.",
     "lanes": "What running branches together costs in memory.",
     "pack": "Pack the buffers of a CSV file, no model needed.",
     "demo": "Plan a bundled model and draw its memory map.",

@@ -135,6 +135,29 @@ class MeasureTrainingDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModesRow:
+    """One model in one kind of run, in every mode."""
+
+    model: str
+    run: str
+    naive_bytes: int
+    inplace_bytes: int
+    share_bytes: int
+    both_bytes: int
+    arena_bytes: int
+    lower_bound_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesDocument:
+    """Output of ``modes --json``."""
+
+    schema: str
+    target: str
+    rows: list[ModesRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLever:
     """One change of a training step that keeps its result; a real capture's figure."""
 
@@ -655,8 +678,8 @@ class MeasureDocument:
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
     | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
-    | TrainingFitDocument | MeasureTrainingDocument | LayersDocument | CompareDocument
-    | ApplyDocument | MeasureDocument | Profile
+    | ModesDocument | TrainingFitDocument | MeasureTrainingDocument | LayersDocument
+    | CompareDocument | ApplyDocument | MeasureDocument | Profile
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -676,6 +699,7 @@ DOCUMENTS: dict[str, type] = {
     "pack": PackDocument,
     "devices": DevicesDocument,
     "fit": FitDocument,
+    "modes": ModesDocument,
     "training": TrainingDocument,
     "fit-training": TrainingFitDocument,
     "measure-training": MeasureTrainingDocument,
