@@ -22,7 +22,8 @@ NET = HEAD + (
 @pytest.mark.req("R60")
 def test_the_report_answers_like_a_counter():
     report = peakfold.cost(parse_graph(NET))
-    assert report.total().figures.macs == 256
+    total = report.total()
+    assert (total.macs, total.flops, total.params, total.bytes_moved) == (256, 544, 64, 768)
     assert [op.name for op in report.by_op()] == ["/block/fc/MatMul", "/block/act/Relu"]
     assert set(report.by_kind()) == {"matmul", "relu"}
     assert list(report.by_scope()) == ["", "/block", "/block/fc", "/block/act"]

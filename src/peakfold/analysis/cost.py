@@ -175,6 +175,26 @@ class Total:
     lower_bounds: tuple[str, ...]
     ops: int
 
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulates."""
+        return self.figures.macs
+
+    @property
+    def flops(self) -> int | None:
+        """2 * MACs + other operations."""
+        return self.figures.flops
+
+    @property
+    def params(self) -> int | None:
+        """Weights, each once."""
+        return self.figures.params
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Memory access, unfused."""
+        return self.figures.bytes_moved
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
