@@ -110,9 +110,11 @@ def test_public_names_exist_and_are_pinned() -> None:
     assert sorted(peakfold.__all__) == sorted(
         [
             "__version__",
+            "apply",
             "cost",
             "inspect",
             "load",
+            "measure",
             "pack",
             "plan",
             "verify",
