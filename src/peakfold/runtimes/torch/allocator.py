@@ -21,6 +21,7 @@ def allocations(run: Callable[[], object]) -> list[int]:
     """Bytes of every allocation (positive) and free (negative) while `run` runs, in order.
 
     Example:
+        >>> import torch
         >>> sum(allocations(lambda: torch.zeros(256)))
         0
     """
