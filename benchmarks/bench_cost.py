@@ -171,14 +171,14 @@ def run(cases: list[Case], out: Path, route: str) -> None:
 
 # Why a figure differs from the recount's or the published one; `model/key` -> reason.
 _VIDEO = (
-    "the recount differs by a part of the classifier ({}); PyTorch's own FlopCounterMode gives "
-    "peakfold's figure (`--check`), and the published GFLOPs round to it"
+    "the recount is {} (that many times the classifier's width; why is not known); PyTorch's own "
+    "FlopCounterMode gives peakfold's figure (`--check`), and the published GFLOPs round to it"
 )
 EXPLAINED = {
     "torchvision/googlenet/224": "the published count leaves out the two auxiliary heads",
-    "torchvision/s3d/224": _VIDEO.format("350 x 1,024"),
-    "torchvision/swin3d_b/224": _VIDEO.format("200 x 1,024"),
-    "torchvision/swin3d_t/224": _VIDEO.format("200 x 768"),
+    "torchvision/s3d/224": _VIDEO.format("350 x 1,024 higher"),
+    "torchvision/swin3d_b/224": _VIDEO.format("200 x 1,024 lower"),
+    "torchvision/swin3d_t/224": _VIDEO.format("200 x 768 lower"),
 }
 
 
@@ -240,7 +240,7 @@ def page(results: list[dict]) -> Iterator[str]:
     if not off:
         yield "No model deviates."
         return
-    yield "| deviates | MACs (right) | parameters (right) | why |"
+    yield "| deviates | MACs (recounted) | parameters (compared with) | why |"
     yield "|---|---|---|---|"
     for r in off:
         why = EXPLAINED.get(r["key"], r["error"] or "not explained")
