@@ -38,7 +38,8 @@ class Lint:
         rule: its name, for filters.
         ops: the ops it is about, most important first.
         message: what is, and what would be.
-        saves_bytes: bytes a run would move less, or `None` where it is no such matter.
+        saves_bytes: bytes the other design saves: memory access of a run, or where the message
+            says so bytes kept per token or stored; `None` where it is no such matter.
     """
 
     rule: str

@@ -25,7 +25,12 @@ class Extras:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRecord:
-    """One piece of advice; `saves_bytes` is memory access of a run, `None` where it is not that."""
+    """One piece of advice.
+
+    Attributes:
+        saves_bytes: memory access of a run, or where the message says so bytes kept per token or
+            stored; `None` where no bytes are saved.
+    """
 
     rule: str
     ops: list[str]
