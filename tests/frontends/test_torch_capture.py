@@ -522,6 +522,18 @@ def test_callables_are_models(models):
             load(spec)
 
 
+def test_a_callable_alone_is_inspected(models):
+    from click.testing import CliRunner
+
+    from peakfold.cli import main
+
+    for args in (["my_models:example"], ["inspect", "my_models:example", "--json"]):
+        done = CliRunner().invoke(main, args)
+        assert done.exit_code == 0, done.output
+        assert "15" in done.output  # 4 x 3 weights and 3 biases
+    assert CliRunner().invoke(main, ["my_models:nothing"]).exit_code == 2
+
+
 def test_a_callable_can_be_planned_and_its_plan_verified(models, tmp_path):
     report = peakfold.plan("my_models:example", dims={"batch": 3})
     report.save(tmp_path / "plan.json")

@@ -59,7 +59,8 @@ def command(  # one parameter a flag
 ) -> int:  # fmt: skip
     """Show MODELs side by side: parameters, MACs, FLOPs, memory access, planned peak, time.
 
-    A model is a .onnx, .tflite or .pf file. A --dim that a model does not have is left out for it.
+    A model is a file (.onnx, .tflite, .pt2, .pf) or package.module:callable. A --dim that a model
+    does not have is left out for it.
     """
     read = tuple(name for name in (*models, accuracy, growth) if name is not None)
     files = {"csv": csv, "markdown": markdown, "chart": chart}

@@ -94,7 +94,7 @@ class PeakfoldGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A first word that is a model file and no verb means `inspect`."""
         word = args[0]
-        looks_like_file = "." in word or "/" in word
+        looks_like_file = any(mark in word for mark in "./:")
         if word not in VERBS and looks_like_file:
             return "inspect", self.get_command(ctx, "inspect"), args
         if self.get_command(ctx, word) is None:

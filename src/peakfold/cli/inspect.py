@@ -113,7 +113,8 @@ def command(  # one parameter a flag
 ) -> int:  # fmt: skip
     """Show what MODEL costs, and where its memory goes, by role and by op.
 
-    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form). The first line has
+    MODEL is a file (.onnx, .tflite, .pt2, or .pf, peakfold's text form) or
+    package.module:callable, which returns a torch module and its inputs. The first line has
     parameters, FLOPs, memory access and bandwidth. Nothing is planned: memory is shown before
     any reuse.
     """

@@ -117,7 +117,8 @@ def command(  # one parameter a flag
 ) -> int:  # fmt: skip
     """Plan the memory of MODEL, and show before, after and what is proven.
 
-    MODEL is a .onnx or .tflite file, or a .pf file (peakfold's text form).
+    MODEL is a file (.onnx, .tflite, .pt2, or .pf, peakfold's text form) or
+    package.module:callable, which returns a torch module and its inputs.
     """
     outputs = Outputs(
         {"plan": output, "svg": svg, "png": png, "snapshot": snapshot},
