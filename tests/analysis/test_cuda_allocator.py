@@ -101,9 +101,12 @@ def test_laws(program, expandable):
     assert again.fits
     assert again.allocated == found.allocated
     assert not replay(steps, expandable=expandable, capacity=found.requested - 1).fits
-    # A second, equal step needs no new memory: everything was given back to the cache.
-    twice = steps + [Event(e.name + 1000, e.nbytes) for e in steps]
-    assert replay(twice, expandable=expandable).allocated == found.allocated
+    # A second, equal step asks for no more; a cached block may leave it a rest that is not split.
+    twice = replay(steps + [Event(e.name + 1000, e.nbytes) for e in steps], expandable=expandable)
+    assert twice.requested == found.requested
+    assert found.allocated <= twice.allocated
+    if expandable:  # whose rests are always split off
+        assert twice.allocated == found.allocated
 
 
 @pytest.mark.parametrize(
