@@ -26,7 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.frontends.torch_models import resnet50
 
 from peakfold.frontends.torch_step import StepOptions, fake_steps, step_graph
-from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning import PlanOptions
+from peakfold.planning.layouts import make_layout
+from peakfold.planning.planner import plan_layout, study_graph
 
 GB = 1e9
 
@@ -160,13 +162,15 @@ def timed(name: str) -> dict[str, object]:
     start = time.process_time()
     step = step_graph(module, args, kwargs, StepOptions(optimizer="adamw"))
     captured = time.process_time() - start
-    result = make_plan(step.graph, PlanOptions(time_limit=0.0, quick=True))
+    study = study_graph(step.graph, PlanOptions(time_limit=0.0))
+    layout = make_layout(study, "arena")
+    plan_layout(study, layout)
     planned = time.process_time() - start - captured
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"name": name, "ops": len(step.graph.ops), "capture_cpu_s": round(captured, 2),
             "plan_cpu_s": round(planned, 2), "process_bytes": peak,
-            "arena_bytes": result.summary.arena_bytes,
-            "lower_bound_bytes": result.summary.lower_bound_bytes}  # fmt: skip
+            "arena_bytes": layout.total,
+            "lower_bound_bytes": layout.bound}  # fmt: skip
 
 
 def table() -> list[dict[str, object]]:

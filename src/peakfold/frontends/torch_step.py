@@ -261,9 +261,7 @@ def step_graph(
         builder = GraphBuilder(_TRAINED)
         marker = _Marker(builder)
         try:
-            with scopes, _kernels(options, fake=True):
-                # The first step makes the optimizer's state.
-                one_step(copied, inputs, options, optimizer, _Marker(GraphBuilder()))
+            _make_state(copied, optimizer)
             _declare(builder, copied, inputs, optimizer, names)
             with scopes, _kernels(options, fake=True), Recorder(builder, lambda: scopes.scope):
                 one_step(copied, inputs, options, optimizer, marker)
@@ -273,6 +271,15 @@ def step_graph(
             raise _failure(copied, error, "trace") from None
         graph = builder.finish(type(module).__name__, (), "torch")
     return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
+
+
+def _make_state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """The optimizer's state, which its first update makes; any gradient does on fake tensors."""
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 _TRAINED = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
