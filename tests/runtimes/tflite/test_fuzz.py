@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from peakfold.errors import PeakfoldError
+from peakfold.frontends import load
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
-from peakfold.runtimes.tflite.schema import parse_model
+from peakfold.runtimes.tflite.schema import pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import table_scratch
 from peakfold.runtimes.tflite.tail import predict_arena
+from tests.runtimes.tflite.build import Build
 from tests.runtimes.tflite.test_allocator import branching, random_model
 
 
@@ -41,3 +43,33 @@ def test_mutated_files(tmp_path: Path) -> None:
                 judge_file(path)
             clean += 1
     assert 20 < clean < 150
+
+
+def test_operators_without_their_options(tmp_path: Path) -> None:
+    """A variable without a name is one like any other; control flow without a body is an error."""
+    made = Build()
+    handle = made.tensor("RESOURCE", ())
+    x = made.tensor("FLOAT32", (4,))
+    y = made.tensor("FLOAT32", (4,))
+    made.op("VAR_HANDLE", [], [handle])
+    made.op("ASSIGN_VARIABLE", [handle], [])
+    made.op("RELU", [x], [y])
+    model = parse_model(made.ends([x], [y]).bytes())
+    assert predict_arena(model, {}).tail > 0
+    path = tmp_path / "if.tflite"
+    for kind in ("IF", "WHILE"):
+        model = branching(kind).model
+        for op in model.subgraphs[0].operators:
+            op.builtinOptions, op.builtinOptionsType = None, 0
+        path.write_bytes(pack_model(model))
+        with pytest.raises(PeakfoldError):
+            load(path)
+        with pytest.raises(PeakfoldError, match="no subgraph"):
+            predict_arena(parse_model(path.read_bytes()), {})
+
+
+def test_offsets_beyond_a_files_numbers() -> None:
+    data = branching("IF").bytes()
+    rewrite(data, Edit(offsets={(0, 0): 2**31 - 1}))
+    with pytest.raises(PeakfoldError, match="32 bits"):
+        rewrite(data, Edit(offsets={(0, 0): 2**31}))

@@ -32,6 +32,7 @@ from peakfold.runtimes.tflite.schema import (
 Where = tuple[int, int]
 """(subgraph, index) of a tensor or operator."""
 _VERSION = 1
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,8 @@ def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
     base = np.concatenate([[0], np.cumsum(counts)])
     words = np.full(3 + int(base[-1]), -1, dtype="<i4")
     words[:3] = (_VERSION, len(counts), int(base[-1]))
+    if max(offsets.values()) > _MOST:
+        raise ModelError("an offset does not fit the 32 bits that a file has for it")
     for (subgraph, tensor), offset in offsets.items():
         words[3 + base[subgraph] + tensor] = offset
     data = np.frombuffer(words.tobytes(), dtype=np.uint8)

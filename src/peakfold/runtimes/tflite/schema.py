@@ -167,11 +167,17 @@ def indices(values: Any) -> tuple[int, ...]:  # noqa: ANN401
 
 
 def called_subgraphs(model: Model, op: object) -> tuple[int, ...]:
-    """Subgraphs that an operator runs, in the interpreter's order."""
+    """Subgraphs that an operator runs, in the interpreter's order.
+
+    Raises:
+        ModelError: it should name some, and has no options.
+    """
     # It looks at the newer field only: a file without it hides its IF and WHILE from the planner.
     code = int(model.operatorCodes[op.opcodeIndex].builtinCode)  # type: ignore[attr-defined]
     builtin = classes().BuiltinOperator
     options = op.builtinOptions  # type: ignore[attr-defined]
+    if options is None and code in (builtin.IF, builtin.WHILE, builtin.CALL_ONCE):
+        raise ModelError("an operator of control flow names no subgraph")
     if code == builtin.IF:
         return options.thenSubgraphIndex, options.elseSubgraphIndex
     if code == builtin.WHILE:

@@ -109,7 +109,7 @@ class _Tail:
 
     def _resources(self) -> set[bytes]:
         return {
-            (op.builtinOptions.container or b"") + b"/" + (op.builtinOptions.sharedName or b"")
+            _variable_name(op)
             for graph in self.model.subgraphs
             for op in graph.operators or ()
             if operator_name(self.model, op) == "VAR_HANDLE"
@@ -161,12 +161,12 @@ class _Tail:
             for op in graph.operators or ():
                 name = operator_name(self.model, op)
                 if name == "VAR_HANDLE":
-                    options = op.builtinOptions
-                    key = (options.container or b"") + b"/" + (options.sharedName or b"")
-                    named[int(op.outputs[0])] = key
-                elif name == "ASSIGN_VARIABLE" and int(op.inputs[0]) in named:
-                    tensor = graph.tensors[op.inputs[1]]
-                    sizes.setdefault(named[int(op.inputs[0])], tensor_bytes(tensor) or 0)
+                    named.update(dict.fromkeys(indices(op.outputs), _variable_name(op)))
+                elif name == "ASSIGN_VARIABLE" and len(indices(op.inputs)) == 2:
+                    handle, value = indices(op.inputs)
+                    if handle in named:
+                        size = tensor_bytes(graph.tensors[value]) or 0
+                        sizes.setdefault(named[handle], size)
         return list(sizes.values())
 
     def _variables(self) -> None:
@@ -199,6 +199,13 @@ class _Tail:
             if scale is not None and len(scale) and zero is not None and len(zero):
                 self.take(self.records["quantization"], self.pointer)
                 self.take(4 + 4 * len(scale), 4)
+
+
+def _variable_name(op: Any) -> bytes:  # noqa: ANN401
+    options = op.builtinOptions
+    if options is None:  # a broken file: all such handles are one
+        return b"/"
+    return (options.container or b"") + b"/" + (options.sharedName or b"")
 
 
 def constant_bytes(model: Model) -> int:
