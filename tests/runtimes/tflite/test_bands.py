@@ -65,6 +65,7 @@ def test_real_networks_run_in_bands(name: str, tmp_path: Path) -> None:
     model = parse_model(made.data)
     predicted = predict_arena(model, known_scratch(model))
     assert predicted.total == found.after_total
+    assert predicted.unknown == ()
 
 
 @pytest.mark.shared
