@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from peakfold.errors import UsageError
@@ -9,6 +11,7 @@ from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.fit import arena_of, fit
 from peakfold.planning.verify import verify_plan
+from peakfold.transform.backward import Train
 from peakfold.transform.rescale import Rescale, with_batch
 
 NETWORK = parse_graph("""peakfold-graph 1
@@ -59,6 +62,13 @@ def test_bands_close_the_gap_and_their_work_is_counted() -> None:
     assert bands[-1].extra_flops is not None
     assert bands[-1].extra_flops != 0
     assert answer.bound_bytes == WHOLE  # the unchanged network cannot
+    assert answer.largest_batch == 1  # what fits is a batch of one
+
+
+def test_a_training_step_has_no_activations_of_int8() -> None:
+    answer = fit(NETWORK, 1 << 20, replace(OPTIONS, train=Train()))
+    assert answer.fits
+    assert not any("int8" in lever.what for lever in answer.levers)
 
 
 def test_nothing_fits_in_nothing() -> None:

@@ -71,8 +71,9 @@ class FitResult:
         fits: the plan of `options` meets the budget.
         levers: every lever tried, cheapest first; the first is what a plain runtime needs.
         options: of the plan that needs `need_bytes`.
-        largest_batch: the largest batch that fits with the free levers; `None` where the network
-            does not scale with its first dimension.
+        largest_batch: the largest batch that fits with the free levers, and no less than the
+            graph's own when that fits; `None` where the network does not scale with its first
+            dimension.
         bound_bytes: no order and no layout of the unchanged network needs less.
     """
 
@@ -120,10 +121,14 @@ def fit(
         *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
           for v in _what_ifs(graph, room, search.free_options)),
     ]  # fmt: skip
+    batch = _largest_batch(graph, room, search.free_options)
+    if batch is not None and search.met:
+        # Bands, or an order that the tries do without, may be what makes the given batch fit.
+        batch = max(batch, _own_batch(graph))
     return FitResult(
-        need_bytes=search.best, have_bytes=budget, fits=search.best <= budget,
-        levers=tuple(levers), options=search.options,
-        largest_batch=_largest_batch(graph, room, search.free_options), bound_bytes=search.bound,
+        need_bytes=search.best, have_bytes=budget, fits=search.met,
+        levers=tuple(levers), options=search.options, largest_batch=batch,
+        bound_bytes=search.bound,
     )  # fmt: skip
 
 
@@ -220,7 +225,7 @@ def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOp
     if smaller is not None:
         yield smaller
     narrow = _narrow(graph)
-    if narrow is not graph:
+    if narrow is not graph and options.train is None:  # integers have no gradients
         yield FitOption("what if: activations of int8", arena_of(narrow, options), None,
                         changes_model=True)  # fmt: skip
 
@@ -302,3 +307,9 @@ def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> int | Non
         return _largest(fits, high // 2, high - 1)
     except UsageError:
         return None
+
+
+def _own_batch(graph: Graph) -> int:
+    """The first dimension of the inputs, which agree on it; 0 where it is no number."""
+    shape = graph[graph.inputs[0]].shape
+    return shape[0] if shape and isinstance(shape[0], int) else 0
