@@ -17,6 +17,7 @@ from peakfold.runtimes.tflite.interpreter import (
     varied,
 )
 from tests.runtimes.tflite.build import chain
+from tests.runtimes.tflite.models import path_of
 
 SIZE = 1 * 8 * 8 * 4 * 4
 
@@ -75,3 +76,12 @@ def test_a_death_is_one_error_and_later_jobs_still_run(model: Path, tmp_path: Pa
 def test_a_hang_ends(model: Path) -> None:
     with pytest.raises(RunFailed, match="did not finish"):
         run(Job(model, 1 << 16, 1, 1), timeout=0.01)
+
+
+@pytest.mark.shared
+def test_a_long_refusal_is_cut_short() -> None:
+    """LiteRT names every tensor that it refuses."""
+    (found,) = run_all([Job(path_of("models/tflite/person_detect"), 0, 1, 1, (1,), "litert")])
+    assert isinstance(found, RunFailed)
+    assert "quantized_dimension" in found.what
+    assert len(found.what) < 350

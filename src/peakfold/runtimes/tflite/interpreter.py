@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from peakfold.errors import BackendMissing, RunFailed
 
+_WORDS = 300
+"""Characters of a refusal that are passed on."""
 _EXTRA = {"tflm": "tflite", "litert": "litert"}
 _TIMEOUT = 600.0
 """Seconds: the largest model of the test set takes 10 a run on the reference kernels."""
@@ -143,6 +145,8 @@ def _outcome(job: Job, answer: dict[str, Any], store: Path) -> Outcome | RunFail
         )
     if not answer["ok"]:
         reason = _last_words(answer["log"]) or f": {answer['error']}"
+        if len(reason) > _WORDS:  # LiteRT says the same of every tensor
+            reason = reason[:_WORDS].rstrip() + " ..."
         return RunFailed(f"{job.runtime} refused it{reason}", where=str(job.model))
     outputs = _read(store, job) if job.seeds else ()
     return Outcome(
