@@ -10,13 +10,24 @@ import pytest
 from click.testing import CliRunner
 
 from peakfold.cli import main
-from peakfold.planning import encode_plan, make_plan
+from peakfold.planning import PlanOptions, encode_plan, make_plan
 from peakfold.runtimes.reference import run as reference
+from peakfold.transform.backward import Train
+from peakfold.transform.split import Split
 from tests.frontends.models import model, read
 
 from .helpers import replace
 
 TEXT = model("g (float[n,8] x) => (float[n,8] y) { h = Exp(x) y = Neg(h) }")
+
+CONV = model(
+    """g (float[1,1,8,8] x) => (float[1,1,8,8] y)
+    <float[1,1,3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}>
+    {
+      h = Conv<pads = [1, 1, 1, 1]>(x, w)
+      y = Relu(h)
+    }"""
+)
 
 
 @pytest.fixture
@@ -42,6 +53,18 @@ def test_run_adds_one_check_with_the_plans_own_bindings(planned: tuple[str, str]
     assert list(found)[-1] == "run"
     assert all(found.values())
     assert "2 results and 1 outputs equal" in verify(*planned, "--run").stdout
+
+
+@pytest.mark.parametrize("options", [PlanOptions(split=Split("y", 2)), PlanOptions(train=Train())])
+def test_ops_that_only_the_recipe_makes_run_on_stand_in_kernels(
+    tmp_path: Path, options: PlanOptions
+) -> None:
+    loaded = read(tmp_path, CONV)
+    path = tmp_path / "plan.json"
+    path.write_bytes(encode_plan(make_plan(loaded.graph, options).plan))
+    result = verify(str(loaded.path), str(path), "--run")
+    assert result.exit_code == 0
+    assert "stand-in kernels" in result.stdout
 
 
 def test_a_plan_that_is_wrong_on_paper_is_not_run(planned: tuple[str, str], tmp_path: Path) -> None:

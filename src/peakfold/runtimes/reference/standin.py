@@ -23,6 +23,11 @@ from peakfold.runtimes.reference.program import Program, Value, slots
 from peakfold.target import load_target
 
 _STEP = np.uint32(2654435761)
+_NOTES = {
+    "tflite": "TFLite's kernels are not run here: stand-in kernels on its bytes",
+    "onnx": "ops of the plan's recipe, a training step or bands, are not in the file: "
+            "stand-in kernels on its bytes",
+}  # fmt: skip
 # Runs in which a result over part of an operand is written, at least.
 _RUNS = 64
 
@@ -52,11 +57,7 @@ def byte_program(graph: Graph, target: str, seed: int = 0) -> Program:
         tuple(_kernel(graph, op, op_facts(graph, op, rules)) for op in graph.ops),
         {t.name: values[t.name] for t in given if t.name not in graph.inputs},
         {name: values[name] for name in graph.inputs},
-        notes=(
-            "TFLite's kernels are not run here: stand-in kernels on its bytes"
-            if graph.source == "tflite"
-            else "a graph without weights: stand-in kernels on its bytes",
-        ),
+        notes=(_NOTES.get(graph.source, "a graph without weights: stand-in kernels on its bytes"),),
         words=False,
     )
 
