@@ -16,6 +16,8 @@ from peakfold.runtimes.tflite.interpreter import (
     smallest_arena,
     varied,
 )
+from peakfold.runtimes.tflite.measure import arena_tensors
+from peakfold.runtimes.tflite.schema import parse_model
 from tests.runtimes.tflite.build import chain
 from tests.runtimes.tflite.models import path_of
 
@@ -85,3 +87,15 @@ def test_a_long_refusal_is_cut_short() -> None:
     assert isinstance(found, RunFailed)
     assert "quantized_dimension" in found.what
     assert len(found.what) < 350
+
+
+@pytest.mark.shared
+def test_weights_that_litert_widens_are_no_part_of_its_arena() -> None:
+    """They lie in a block of their own: an address span across both would be any number."""
+    path = path_of("models/tflite/face_detection_short_range")
+    found = parse_model(path.read_bytes())
+    tensors = found.subgraphs[0].tensors
+    inside = arena_tensors(found)
+    floats = sum(4 * int(np.prod(tensors[at].shape)) for at in inside)  # all of them are float32
+    outcome = run(Job(path, 0, 1, 2, (1,), "litert", inside))
+    assert 0 < outcome.head < floats

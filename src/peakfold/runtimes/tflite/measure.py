@@ -138,7 +138,7 @@ def measure_litert(applied: Applied, where: str, *, runs: int = _RUNS, seed: int
         files = _Files(Path(folder), where)
         jobs = [
             Job(files.put(data), 0, shape.inputs, shape.results, seeds, runtime="litert",
-                dynamic=_dynamic(parse_model(data)))
+                dynamic=arena_tensors(parse_model(data)))
             for data in (applied.plain, applied.data)
         ]  # fmt: skip
         before, after = files.run(jobs)
@@ -260,15 +260,23 @@ def keeps_state(model: Model) -> bool:
     )
 
 
-def _dynamic(model: Model) -> tuple[int, ...]:
-    """Tensors of the main graph that live in the arena."""
+def arena_tensors(model: Model) -> tuple[int, ...]:
+    """Tensors of the main graph that live in LiteRT's arena."""
     graph = model.subgraphs[0]
     used = {t for op in graph.operators or () for t in (*indices(op.inputs), *indices(op.outputs))}
     used.update(indices(graph.inputs))
+    # Weights that LiteRT widens once, at the first run, lie in a block of their own.
+    widened: set[int] = set()
+    for op in graph.operators or ():
+        if operator_name(model, op) in ("DEQUANTIZE", "DENSIFY") and all(
+            i in widened or has_data(model, graph.tensors[i]) for i in indices(op.inputs)
+        ):
+            widened.update(indices(op.outputs))
     return tuple(
         at
         for at, tensor in enumerate(graph.tensors)
         if at in used
+        and at not in widened
         and not has_data(model, tensor)
         and not tensor.isVariable
         and type_names().get(int(tensor.type)) != "RESOURCE"
