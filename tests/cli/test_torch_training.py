@@ -113,6 +113,10 @@ def test_bad_requests(call, nets):
     assert "some_nets.py" in done.stderr
     assert call("plan", f"{nets}:mlp", "--train", "--optimizer", "lion").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--attention", "fused").exit_code == 2
+    done = call("plan", f"{nets}:mlp", "--train", "--budget", "1KiB")
+    assert done.exit_code == 3
+    assert "the step needs" in done.stderr
+    assert call("plan", f"{nets}:mlp", "--train", "--svg", "map.svg").exit_code == 2
     assert call("fit", f"{nets}:plain", "--train", "--budget", "1MiB").exit_code == 2
     assert call("measure", f"{nets}:mlp", "--runtime", "torch").exit_code == 2
     assert call("measure", "model.tflite", "--train").exit_code == 2

@@ -10,6 +10,7 @@ from peakfold.cli import options as opt
 from peakfold.cli.group import say_error
 from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
+from peakfold.units import format_bytes
 
 if TYPE_CHECKING:
     from peakfold.reports.results import PlanReport
@@ -133,7 +134,8 @@ def command(  # one parameter a flag
 
     step, device = opt.take_step(flags), flags.pop("device")
     if flags["train"] and opt.is_callable(model):
-        return _training(model, dims, flags, step, device, outputs, as_json=as_json, quiet=quiet)
+        return _training(model, dims, shapes, flags, step, device, outputs, as_json=as_json,
+                         quiet=quiet)  # fmt: skip
     if step or device or outputs.wants("snapshot"):
         raise UsageError("options of a torch step", hint="they go with module:callable --train")
     with working("planning", quiet=quiet):
@@ -148,8 +150,8 @@ def command(  # one parameter a flag
 
 
 def _training(
-    model: str, dims: tuple[str, ...], flags: dict[str, Any], step: dict[str, Any],
-    device: str | None, outputs: Outputs, *, as_json: bool, quiet: bool,
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any],
+    step: dict[str, Any], device: str | None, outputs: Outputs, *, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A training step of a torch module, captured and planned."""
     from peakfold.device import load_device
@@ -161,6 +163,10 @@ def _training(
     if optimizer == "lion" or flags["loss"] or flags["grad_reads"] or flags["input_grad"]:
         raise UsageError("a torch step has torch's own optimizers and losses",
                          hint="give the Example a loss or an optimizer")  # fmt: skip
+    if shapes or outputs.wants("svg") or outputs.wants("png"):
+        raise UsageError("--shape, --svg and --png are not for a torch step",
+                         hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
+    budget = flags.pop("budget")
     flags |= {"train": False, "optimizer": None, "param_grads": None}
     options = PlanOptions(**_options(flags))
     chip = None if device is None else load_device(device)
@@ -173,6 +179,11 @@ def _training(
         emit(report.to_text(width=width(), color=color()))
     make = {"plan": lambda: encode_plan(report.result.plan), "snapshot": report.to_snapshot}
     outputs.write({k: build() for k, build in make.items() if outputs.wants(k)}, quiet=quiet)
+    need = max(report.document.first.peak_bytes, report.document.steady.peak_bytes)
+    if budget is not None and need > budget:
+        say_error(f"does not fit: the step needs {format_bytes(need)} ({need} B), "
+                  f"the budget is {format_bytes(budget)} ({budget} B)")  # fmt: skip
+        return DoesNotFit.exit_code
     return DoesNotFit.exit_code if report.document.fits is False else 0
 
 
