@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,11 @@ from tests.reports import graphs
 Call = Callable[..., Result]
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-c", "from peakfold.cli import main; main()"]
+
+
+def listening() -> None:
+    """Run in a child before it starts: jobs in the background are born deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from peakfold.errors import TimeLimit
 from peakfold.reports import face
 
-from .conftest import Call, Shell, error_line
+from .conftest import Call, Shell, error_line, listening
 
 CASES = [
     (0, "plan chain.pf"),
@@ -187,7 +187,9 @@ main()
 def test_ctrl_c_is_130_in_one_line_and_leaves_nothing(models: Path) -> None:
     out = models / "p.json"
     command = [sys.executable, "-c", SLOW, "plan", str(models / "chain.pf"), "-o", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)

@@ -18,7 +18,7 @@ from peakfold.packing.explain import subproblem
 from peakfold.packing.table import LINE_LIMIT, Table, format_csv, read_csv
 from tests.packing.oracle import guillotine
 
-from .conftest import COMMAND, Call, Shell, error_line
+from .conftest import COMMAND, Call, Shell, error_line, listening
 
 HEAD = "id,lower,upper,size\n"
 HUGE = "4611686018427387904"  # 2^62
@@ -199,6 +199,7 @@ def test_ctrl_c_shows_the_best_packing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "pack", file, "--time-limit", "600", "--json", "-o", out],
         stdout=subprocess.PIPE, stderr=follower, text=True, env={**os.environ, "TERM": "dumb"},
+        preexec_fn=listening,
     )  # fmt: skip
     os.close(follower)
     told = b""
@@ -221,6 +222,7 @@ def test_ctrl_c_before_any_packing_is_130(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", "print(end='go', flush=True)\n" + COMMAND[-1], "pack", "-"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=listening,
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None

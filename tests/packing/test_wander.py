@@ -78,9 +78,14 @@ LADDER = Problem.of_pieces(
 def test_where_every_greedy_is_too_high_the_walk_meets_the_bound() -> None:
     from peakfold.packing.greedy import STRATEGIES
 
-    assert min(LADDER.height(run(LADDER)) for run in STRATEGIES.values()) > 2305
+    # Shelves happen to meet this one; no plain order does.
+    plain = [run for name, run in STRATEGIES.items() if "shelf" not in name]
+    assert min(LADDER.height(run(LADDER)) for run in plain) > 2305
+    found: list[int] = []
+    wander(LADDER, 2305, lambda at, _: found.append(LADDER.height(at)), lambda: False, 0)
+    assert found[-1] == 2305
     packed = pack(LADDER)
-    assert (packed.height, packed.optimal, packed.strategy) == (2305, True, "wander")
+    assert (packed.height, packed.optimal) == (2305, True)
     assert packed.offsets.tolist() == pack(LADDER).offsets.tolist()
 
 
