@@ -273,6 +273,15 @@ output y""")
     assert "as a whole, by 'm'" in (why_not(g, "y") or "")
 
 
+def test_filters_of_another_rank_are_no_window():
+    g = parse_graph("""peakfold-graph 1
+input x: float32[1,8,8,4]
+parameter w: float32[4]
+y: float32[1,8,8,4] = conv_2d(x, w, padding="same")
+output y""")
+    assert "not local" in (why_not(g, "y") or "")
+
+
 def test_bad_recipes_are_named():
     with pytest.raises(InvalidPlan, match="unreadable"):
         replay(CHAIN, ["split many y"])

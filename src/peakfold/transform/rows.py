@@ -185,6 +185,8 @@ def _tflite_patch(ctx: Context, rows: Interval) -> Patch | None:
     filters = None if pool else ctx.shape(1)
     if filters is None and not pool:
         return None
+    if len(shape) != 4 or (filters is not None and len(filters) != 4):
+        return None
     taps = ctx.int_attr("filter_height", 1) if filters is None else filters[1]
     reach = (taps - 1) * ctx.int_attr("dilation_h_factor", 1) + 1
     stride = ctx.int_attr("stride_h", 1)

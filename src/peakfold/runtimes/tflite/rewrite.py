@@ -145,6 +145,8 @@ def _simple_value(model: Model, subgraph: int, at: int) -> NDArray[Any] | None:
     graph = model.subgraphs[subgraph]
     op = graph.operators[at]
     name = operator_name(model, op)
+    if not indices(op.inputs):
+        return None
     if name == "DEQUANTIZE":
         source = graph.tensors[op.inputs[0]]
         if type_names()[source.type] == "FLOAT16":  # TFLM's kernel refuses halves

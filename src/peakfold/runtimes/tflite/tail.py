@@ -148,6 +148,8 @@ class _Tail:
 
     def _channels(self, number: int, op: Any) -> list[int]:  # noqa: ANN401
         """Multipliers and shifts of a fully connected layer that is quantised by channel."""
+        if len(indices(op.inputs)) < 2:
+            return []
         weights = self.model.subgraphs[number].tensors[op.inputs[1]]
         scale = None if weights.quantization is None else weights.quantization.scale
         channels = 0 if scale is None else len(scale)
