@@ -78,3 +78,10 @@ def test_counts_carry_their_unit_and_prefix():
     assert "MAC" not in words  # never a bare "MAC"
     assert "params" in report.splitlines()[0]
     assert "MB" not in report.splitlines()[0].split(" params")[0]
+
+
+@pytest.mark.shared
+def test_memory_access_is_a_lower_bound_when_a_written_size_is_not_known(shared):
+    """The last op of this model makes a sequence of maps."""
+    report = peakfold.inspect(shared / "models" / "onnx" / "logreg_iris.onnx")
+    assert ">= 64 B memory access" in report.to_text()

@@ -36,6 +36,9 @@ def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool 
     return render(body, width=width, color=color)
 
 
+_MOVED = frozenset({"read", "written"})
+
+
 def headline(cost: Cost, rate: float = 1.0) -> Text:
     """Parameters, FLOPs, memory access and the bandwidth it asks for (R69), per sample."""
     total = cost.total()
@@ -44,7 +47,7 @@ def headline(cost: Cost, rate: float = 1.0) -> Text:
     parts = [
         f"{_brief(format_count(f.params))} params",
         _bound("macs" in low or "other_ops" in low, f.flops) + _brief(format_count(flops, "FLOPs")),
-        f"{_bound('read' in low, moved)}{_brief(_bytes(moved))} memory access",
+        f"{_bound(bool(_MOVED.intersection(low)), moved)}{_brief(_bytes(moved))} memory access",
         f"{_brief(format_count(_need(moved, rate), 'B/s'))} bandwidth",
     ]
     return Text(", ".join(parts), "bold")
@@ -70,7 +73,7 @@ def account(cost: Cost, rate: float = 1.0) -> list[RenderableType]:
         ("MACs", _amount(f.macs, "macs" in low), "multiply-accumulates"),
         ("FLOPs", _amount(f.flops, "macs" in low or "other_ops" in low),
          f"2 x MACs + {format_count(f.other_ops)} other operations"),
-        ("memory access", _bound("read" in low, f.bytes_moved) + format_bytes(f.bytes_moved),
+        ("memory access", _bound(bool(_MOVED.intersection(low)), f.bytes_moved) + format_bytes(f.bytes_moved),
          f"read and written, op by op; {fused}"),
         ("bandwidth", format_count(_need(_each(cost, f.bytes_moved), rate), "B/s"),
          f"needed for {rate:g} {'sample' if rate == 1 else 'samples'} per second (--rate R)"),
