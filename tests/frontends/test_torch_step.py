@@ -12,7 +12,11 @@ from peakfold.frontends.torch_step import (  # noqa: E402
     compare,
     fake_steps,
     real_steps,
+    step_graph,
 )
+from peakfold.ir import Role, check_graph  # noqa: E402
+from peakfold.planning import PlanOptions, make_plan  # noqa: E402
+from peakfold.planning.verify import verify_plan  # noqa: E402
 
 from .training_models import MODELS  # noqa: E402
 
@@ -35,6 +39,26 @@ def test_prediction_is_the_truth(name, optimizer):
         for phase, (one, two) in found.phases.items():
             assert one == two, (which, phase)
     assert predicted.steady.at_peak() == measured.steady.at_peak()
+
+
+@pytest.mark.req("R15", "R27")
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"lstm"}))
+def test_the_graph_needs_no_more_than_the_eager_run(name):
+    """Nothing is in the graph that eager execution does not make; the judges accept its plan.
+
+    (An LSTM's graph is of elementary operators, which hold other things than oneDNN's call.)
+    """
+    module, args, kwargs = MODELS[name]()
+    options = StepOptions(optimizer="adamw")
+    step = step_graph(module.train(), args, kwargs, options)
+    check_graph(step.graph)
+    result = make_plan(step.graph, PlanOptions(align=1, time_limit=0.5, quick=True))
+    eager = fake_steps(module, args, kwargs, options).steady
+    assert result.summary.lower_bound_bytes <= eager.peak - eager.static_bytes
+    assert all(check.ok for check in verify_plan(step.graph, result.plan))
+    gradients = {t.shape for t in step.graph.tensors if t.role is Role.GRADIENT}
+    assert {tuple(p.shape) for p in module.parameters() if p.requires_grad} <= gradients
+    assert [phase for phase, _ in step.phases] == ["forward", "backward", "optimizer", "after"]
 
 
 @pytest.mark.parametrize("form", ["for-loop", "foreach", "fused"])

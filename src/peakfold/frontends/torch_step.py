@@ -263,7 +263,8 @@ def step_graph(
         try:
             _make_state(copied, optimizer)
             _declare(builder, copied, inputs, optimizer, names)
-            with scopes, _kernels(options, fake=True), Recorder(builder, lambda: scopes.scope):
+            recorder = _StepRecorder(builder, lambda: scopes.scope)
+            with scopes, _kernels(options, fake=True), recorder:
                 one_step(copied, inputs, options, optimizer, marker)
         except PeakfoldError:
             raise
@@ -271,6 +272,40 @@ def step_graph(
             raise _failure(copied, error, "trace") from None
         graph = builder.finish(type(module).__name__, (), "torch")
     return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
+
+
+class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
+    """A recorder whose own references do not make torch copy gradients.
+
+    A gradient that nobody else holds becomes the parameter's as it is. The recorder holds every
+    tensor, so torch copies it; that copy is the recorder's doing and is left out of the graph.
+    """
+
+    def __init__(self, builder: GraphBuilder, scope: Callable[[], str]) -> None:
+        super().__init__(builder, scope)
+        self._stolen: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        node = torch._C._current_autograd_node()
+        if node is not None and type(node).__name__ == "AccumulateGrad":
+            name = func._schema.name
+            if name == "aten::new_empty_strided":
+                out = func(*args, **(kwargs or {}))
+                if args[0].shape == out.shape and args[0].stride() == out.stride():
+                    self._stolen[id(out)] = out
+                    return out
+            if name == "aten::copy_" and self._stolen.pop(id(args[0]), None) is not None:
+                self._builder.join(args[0], args[1])
+                source = Ref(self.keys.get(id(args[1]), id(args[1])), args[1])
+                self._builder.alias(id(args[0]), source)
+                return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def _make_state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
