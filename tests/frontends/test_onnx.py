@@ -270,3 +270,10 @@ def test_not_a_model(tmp_path: Path) -> None:
         load(tmp_path / "none.onnx")
     with pytest.raises(UsageError, match="unknown model format"):
         load(tmp_path / "none.txt")
+
+
+@pytest.mark.shared
+def test_weights_in_attributes_are_said(shared: Path) -> None:
+    """Classical models keep their coefficients in attributes, which no tensor holds."""
+    notes = load(shared / "models" / "onnx" / "logreg_iris.onnx").graph.notes
+    assert any("15 numbers kept in its attributes" in note for note in notes)

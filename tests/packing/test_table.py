@@ -3,7 +3,7 @@ from io import StringIO
 import pytest
 from hypothesis import given
 
-from peakfold.errors import ModelError
+from peakfold.errors import ModelError, UsageError
 from peakfold.packing import Problem, violations
 from peakfold.packing.reshape import anonymise, reduce, select
 from peakfold.packing.table import LINE_LIMIT, Table, capacity_of, format_csv, parse_csv, read_csv
@@ -119,7 +119,7 @@ def test_reduce_leaves_only_what_is_needed():
 
 
 def test_unreadable_files(tmp_path):
-    with pytest.raises(ModelError, match="cannot read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_csv(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"id,lower,upper,size\n\xff,0,1,2\n")
     with pytest.raises(ModelError, match="UTF-8"):

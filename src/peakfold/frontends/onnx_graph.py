@@ -120,6 +120,12 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
         # No rule for this body: its captures are operands, what it needs inside is unknown.
         op = replace(op, inputs=(*op.inputs, *dict.fromkeys(inner)))
         scope.notes.append(f"{where(node)}: its body is not analysed")
+    if node.domain == "ai.onnx.ml":
+        kept = sum(len(a.floats) for a in node.attribute)
+        if kept:
+            scope.notes.append(
+                f"{where(node)}: {kept} numbers kept in its attributes are no parameters here"
+            )
     if kind in _RANDOM and "seed" not in attrs:
         op = replace(op, reads=(RANDOM_STATE,), writes=(RANDOM_STATE,))
     for name, proto in infer_outputs(scope, node, op, data, declared).items():

@@ -20,7 +20,7 @@ from typing import TextIO
 
 import numpy as np
 
-from peakfold.errors import ModelError, PeakfoldError
+from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.packing.problem import FREE, Int64, Problem
 
 LINE_LIMIT = 1 << 16
@@ -66,7 +66,8 @@ def read_csv(path: str | Path) -> Table:
     """Read a file.
 
     Raises:
-        ModelError: unreadable, or broken, with the line number.
+        UsageError: no such file, or it cannot be read.
+        ModelError: broken, with the line number.
     """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as stream:
@@ -74,7 +75,7 @@ def read_csv(path: str | Path) -> Table:
     except UnicodeDecodeError:
         raise ModelError("is not UTF-8 text", where=str(path)) from None
     except OSError as error:
-        raise ModelError(f"cannot read: {error.strerror or error}", where=str(path)) from None
+        raise UsageError(f"cannot read: {error.strerror or error}", where=str(path)) from None
 
 
 def parse_csv(stream: TextIO, where: str = "CSV") -> Table:
