@@ -9,6 +9,8 @@ from __future__ import annotations
 import pytest
 from onnx import TensorProto
 
+import peakfold
+from peakfold.ir import parse_graph
 from tests.analysis.onnx_cases import count, macs, values, zeros
 from tests.analysis.test_cost_onnx import conv, recurrent
 
@@ -200,3 +202,35 @@ def test_34_int8_weights_have_their_own_bytes():
     large = count([("MatMul", "x w", "y")], {"x": (4, 64)}, [zeros("w", (64, 64))])
     assert small.total().figures.macs == large.total().figures.macs == 16_384
     assert (small.param_bytes, large.param_bytes) == ({"int8": 4096}, {"float32": 16384})
+
+
+def patches_and_attention(side: int) -> str:
+    """A stride-32 convolution, then attention over all its positions."""
+    rows = side // 32
+    n = rows * rows
+    return f"""peakfold-graph 1
+input x: float32[1,3,{side},{side}]
+parameter w: float32[8,3,32,32]
+h: float32[1,8,{rows},{rows}] = conv(x, w, strides=[32,32])
+q: float32[1,8,{n}] = reshape(h, shape=[1,8,{n}])
+k: float32[1,{n},8] = transpose(q, perm=[0,2,1])
+s: float32[1,{n},{n}] = matmul(k, q)
+o: float32[1,{n},8] = matmul(s, k)
+output o"""
+
+
+def test_30_a_large_image_is_counted_and_not_extrapolated():
+    """Attention grows with the square of the positions: a small image scaled up misses it."""
+    macs = {}
+    for side in (32, 640):
+        n = (side // 32) ** 2
+        macs[side] = peakfold.cost(parse_graph(patches_and_attention(side))).total().figures.macs
+        assert macs[side] == n * 8 * 3 * 32 * 32 + 2 * n * n * 8
+    assert macs[640] > macs[32] * (640 // 32) ** 2
+
+
+@pytest.mark.shared
+def test_32_a_tflite_file_has_macs(shared):
+    """MobileNetV2, int8, as the file is: nothing but the file is needed."""
+    path = shared / "models" / "tflite" / "mobilenet_v2_quantized_1x3x224x224.tflite"
+    assert peakfold.cost(str(path)).total().figures.macs == 300_774_272
