@@ -80,7 +80,7 @@ def test_exit_codes(tmp_path):
     assert json.loads(unknown.stdout)["status"] == "timeout"
     assert run(file, "--explain").exit_code == 2
     assert run(file, "--strategy", "magic").exit_code == 2
-    assert run(str(tmp_path / "none.csv")).exit_code == 1
+    assert run(str(tmp_path / "none.csv")).exit_code == 2
 
 
 def test_an_existing_file_is_kept(tmp_path):
