@@ -88,9 +88,10 @@ def normalise(model: ModelProto, folder: Path | None = None, where: str = "model
         if not 1 <= entry.version < 2**31:
             raise ModelError(f"opset version {entry.version} of {entry.domain!r}", where=where)
     _require_text(graph, where)
+    sizes: dict[str, int] = {}
     for tensor in _tensors(graph):
         if tensor.data_location == TensorProto.EXTERNAL:
-            _check_external(tensor, folder)
+            _check_external(tensor, folder, sizes)
     notes: list[str] = []
     file = OnnxFile(model, folder)
     if model.functions:
@@ -166,7 +167,8 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
                 yield from _tensors(body)
 
 
-def _check_external(tensor: TensorProto, folder: Path | None) -> None:
+def _check_external(tensor: TensorProto, folder: Path | None, sizes: dict[str, int]) -> None:
+    """Check where a tensor's bytes lie; `sizes` remembers the files of one model."""
     where = f"tensor {tensor.name!r}"
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
@@ -176,6 +178,19 @@ def _check_external(tensor: TensorProto, folder: Path | None) -> None:
         raise ModelError("external data without a location", where=where)
     if folder is None:
         raise ModelError("external data needs the model's folder", where=where)
+    if location not in sizes:
+        sizes[location] = _external_size(location, folder, where)
+    try:
+        start = int(entries.get("offset", "0"))
+        length = int(entries.get("length", "0"))
+    except ValueError:
+        raise ModelError("external data has no integer offset and length", where=where) from None
+    if start < 0 or length < 0 or start + length > sizes[location]:
+        raise ModelError(f"external data {location!r} is too short", where=where)
+
+
+def _external_size(location: str, folder: Path, where: str) -> int:
+    """Bytes of a file of external data, which lies inside the model's folder."""
     root = folder.resolve()
     path = (root / location).resolve()
     if Path(location).is_absolute() or not path.is_relative_to(root):
@@ -184,10 +199,4 @@ def _check_external(tensor: TensorProto, folder: Path | None) -> None:
         raise ModelError(
             f"external data {location!r} is missing", where=where, hint=f"put it into {folder}"
         )
-    try:
-        start = int(entries.get("offset", "0"))
-        length = int(entries.get("length", "0"))
-    except ValueError:
-        raise ModelError("external data has no integer offset and length", where=where) from None
-    if start < 0 or length < 0 or start + length > path.stat().st_size:
-        raise ModelError(f"external data {location!r} is too short", where=where)
+    return path.stat().st_size
