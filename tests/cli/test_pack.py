@@ -187,7 +187,7 @@ def test_a_wait_for_the_compiler_is_told(
     monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: False)
     assert call("pack", file).stderr == ""
     monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: True)
-    assert call("pack", file).stderr.count("Compiling the search") == 1
+    assert call("pack", file).stderr.count("Compiling kernels, once") == 1
     assert call("pack", file, "-q").stderr == ""
 
 

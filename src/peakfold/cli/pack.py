@@ -172,7 +172,7 @@ def _answer(problem: Any, search: dict[str, Any], quiet: bool) -> Any:  # noqa: 
 
 
 def _say_compiling() -> None:
-    print_line("Compiling the search; this happens once after an installation")
+    print_line("Compiling kernels, once after an installation; the time limit waits for it")
 
 
 def _narrate(quiet: bool) -> Any:  # noqa: ANN401

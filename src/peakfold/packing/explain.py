@@ -61,6 +61,7 @@ def subproblem(problem: Problem, buffers: Int64) -> Problem:
 def explain(
     problem: Problem, capacity: int, *, nodes: int = NODES,
     expired: Callable[[], bool] = lambda: False,
+    before_search: Callable[[], None] = lambda: None,
 ) -> Culprits | None:  # fmt: skip
     """An irreducible set that refutes `capacity`, or None if there is no proof that it fails.
 
@@ -73,6 +74,7 @@ def explain(
         capacity: bytes.
         nodes: search budget for each refutation.
         expired: polled during refutations; True keeps the rest as it is.
+        before_search: called once, if the exact search may be needed.
 
     Example:
         >>> p = Problem.of([0, 1, 2], [4, 3, 4], [16, 8, 64])
@@ -80,13 +82,17 @@ def explain(
         >>> found.buffers, found.bound, found.reason
         ((0, 2), 80, 'load')
     """
+    from peakfold.packing.model import can_model
+
     loaded = _by_load(problem, capacity)
     keep = np.flatnonzero(problem.alive)
     if loaded is not None:
         keep = np.array(loaded.buffers)
         if (problem.fixed[keep] == FREE).all() and (problem.align[keep] == 1).all():
             return loaded
-    elif refuted(problem, capacity, nodes, expired) is not True:
+    if can_model(problem):
+        before_search()
+    if loaded is None and refuted(problem, capacity, nodes, expired) is not True:
         return None
     irreducible = True
     for buffer in keep[np.argsort(problem.size[keep], kind="stable")]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 
 from peakfold.errors import DoesNotFit, PeakfoldError, UsageError
 from peakfold.packing.bounds import lower_bound
+from peakfold.packing.deadline import Deadline
 from peakfold.packing.greedy import STRATEGIES
 from peakfold.packing.problem import Int64, Packing, Problem
 from peakfold.packing.verify import require_valid
@@ -55,11 +55,10 @@ class _Search:
     problem: Problem
     capacity: int | None
     minimize: bool
-    deadline: float
+    deadline: Deadline
     seed: int
     progress: Progress | None
     bound: int
-    on_compile: Callable[[], None] | None = None
     height: int = 1 << 62
     offsets: Int64 | None = None
     strategy: str = ""
@@ -90,17 +89,6 @@ class _Search:
             return True
         return self.height <= self.bound
 
-    def announce(self, kernel: object) -> None:
-        """Say so once if `kernel` is not compiled yet."""
-        from peakfold.packing.kernels.warm import must_compile
-
-        if self.on_compile is not None and must_compile(kernel):
-            self.on_compile()
-            self.on_compile = None
-
-    def expired(self) -> bool:
-        return monotonic() > self.deadline
-
 
 def pack(
     problem: Problem,
@@ -122,7 +110,8 @@ def pack(
         capacity: bytes that must be enough. Without `minimize`, search stops once it is met.
         minimize: go on below the capacity until the height is proven minimal or time is up.
         strategy: ``best``, or one name of `STRATEGIES` for that greedy alone.
-        time_limit: seconds; an outer stop only, at least one packing is always returned.
+        time_limit: seconds; an outer stop only, at least one packing is always returned. What
+            loading and compiling kernels takes is not counted.
         seed: of the randomised parts.
         progress: called with (height, lower bound) at every improvement.
         on_compile: called before a wait of seconds, when kernels are compiled for the first
@@ -143,8 +132,8 @@ def pack(
     if not time_limit >= 0 or (capacity is not None and capacity < 0):
         raise UsageError("capacity and time limit must not be negative")
     state = _Search(
-        problem, capacity, minimize, monotonic() + time_limit, seed, progress,
-        lower_bound(problem), on_compile,
+        problem, capacity, minimize, Deadline.after(time_limit, on_compile), seed, progress,
+        lower_bound(problem),
     )  # fmt: skip
     state.raise_bound(state.bound)
     if strategy != "best":
@@ -153,7 +142,7 @@ def pack(
     state.offer(STRATEGIES["by-size"](problem), "by-size") if _small(problem) else None
     try:
         for stage in (_greedy, _fast, _exact, _partial):
-            if not state.done and not (state.expired() and state.offsets is not None):
+            if not state.done and not (state.deadline.expired() and state.offsets is not None):
                 stage(state)
     except KeyboardInterrupt:
         if state.offsets is None:
@@ -182,7 +171,7 @@ def _greedy(state: _Search) -> None:
         return
     for name, run in STRATEGIES.items():
         state.offer(run(state.problem), name)
-        if state.done or state.expired():
+        if state.done or state.deadline.expired():
             return
 
 
@@ -192,16 +181,14 @@ def _fast(state: _Search) -> None:
     related = problem.conflicts is not None
     if not problem.plain or related or problem.buffers <= PLAIN_LIMIT // 4:
         return
+    state.deadline.load_fit()
     from peakfold.packing.improve import improve
-    from peakfold.packing.kernels.fit import fit
     from peakfold.packing.model import can_model
 
-    state.announce(fit)
-    share = FAST_SHARE if can_model(problem) else 1.0
-    stop = monotonic() + share * max(state.deadline - monotonic(), 0)
+    stop = state.deadline.share(FAST_SHARE if can_model(problem) else 1.0)
     improve(
         problem, state.seed, state.height, state.bound, state.offer,
-        lambda: state.done or monotonic() > stop,
+        lambda: state.done or stop.expired(),
     )  # fmt: skip
 
 
@@ -212,19 +199,18 @@ def _exact(state: _Search) -> None:
     model = build(state.problem)
     if model is None:
         return
+    state.deadline.load_search()
     from peakfold.packing.exact import decide
-    from peakfold.packing.kernels.search import search
 
-    state.announce(search)
     for target, nodes, again in _targets(state, model.unit):
         seed = state.seed + again
-        found = decide(model, target, nodes=nodes, seed=seed, expired=state.expired)
+        found = decide(model, target, nodes=nodes, seed=seed, expired=state.deadline.expired)
         if found.fits:
             state.offer(model.offsets(state.problem, found.low), "exact")
         elif found.fits is False:
             # Every height is a multiple of the unit, so the next possible one is a bound.
             state.raise_bound((target // model.unit + 1) * model.unit)
-        if state.done or state.expired():
+        if state.done or state.deadline.expired():
             return
 
 
@@ -237,9 +223,8 @@ def _partial(state: _Search) -> None:
     from peakfold.packing.wander import wander
 
     if not can_model(problem):
-        wander(
-            problem, state.bound, state.offer, lambda: state.done or state.expired(), state.seed
-        )  # fmt: skip
+        over = state.deadline.expired
+        wander(problem, state.bound, state.offer, lambda: state.done or over(), state.seed)
 
 
 def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int, int]]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.packing.bounds import lower_bound
+from peakfold.packing.deadline import Deadline
 from peakfold.packing.explain import Culprits, explain
 from peakfold.packing.problem import Packing, Problem
 from peakfold.packing.solve import CapacityTooSmall, Progress, pack
@@ -34,7 +35,7 @@ class Verdict:
         capacity: bytes given, or None.
         missing: bytes between the capacity and the bound (infeasible) or the best (timeout).
         culprits: for infeasible, if asked for.
-        seconds: wall clock.
+        seconds: wall clock, compiling included.
     """
 
     status: str
@@ -105,8 +106,10 @@ def judge_capacity(
         bound = error.bound
     culprits = None
     if capacity is not None and status == INFEASIBLE and want_culprits:
-        limit = monotonic() + max(time_limit, 1.0)
-        culprits = explain(problem, capacity, expired=lambda: monotonic() > limit)
+        limit = Deadline.after(max(time_limit, 1.0), on_compile)
+        culprits = explain(
+            problem, capacity, expired=limit.expired, before_search=limit.load_search
+        )
     need = bound if best is None else best.height
     missing = max(need - capacity, 0) if capacity is not None else 0
     return Verdict(status, best, bound, capacity, missing, culprits, monotonic() - began)
