@@ -15,11 +15,14 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -39,7 +42,9 @@ def bert(
     length: int = 512,
     attention: str = "eager",
     drop: float = 0.1,
+    again: bool = False,
 ):
+    """BERT of today; with ``again`` its layers are checkpointed."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(num_hidden_layers=layers, attn_implementation=attention,
@@ -47,6 +52,8 @@ def bert(
     with torch.device("meta"):
         model = BertForMaskedLM(config).train()
         ids = torch.zeros(batch, length, dtype=torch.long)
+    if again:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
     return model, (), {"input_ids": ids, "labels": ids}
 
 
@@ -68,13 +75,16 @@ class OldBert(nn.Module):
     """BERT pre-training as written in 2018: LayerNorm and GELU out of elementary operators."""
 
     def __init__(self, layers: int = 12, wide: int = 768, heads: int = 12, words: int = 30522,
-                 length: int = 512, form: str = "erf", fused: bool = False) -> None:  # fmt: skip
+                 length: int = 512, form: str = "erf", fused: bool = False, drop: float = 0.1,
+                 again: bool = False) -> None:  # fmt: skip
         super().__init__()
         self.words, self.places = nn.Embedding(words, wide), nn.Embedding(length, wide)
         self.kinds = nn.Embedding(2, wide)
         self.norm = _norm(wide, fused)
-        self.drop = nn.Dropout(0.1)
-        self.layers = nn.ModuleList(_OldLayer(wide, heads, form, fused) for _ in range(layers))
+        self.drop, self.again = nn.Dropout(drop), again
+        self.layers = nn.ModuleList(
+            _OldLayer(wide, heads, form, fused, drop) for _ in range(layers)
+        )
         self.transform, self.head_norm = nn.Linear(wide, wide), _norm(wide, fused)
         self.bias = nn.Parameter(torch.zeros(words))
         self.pool, self.next = nn.Linear(wide, wide), nn.Linear(wide, 2)
@@ -85,7 +95,7 @@ class OldBert(nn.Module):
         x = self.words(ids) + self.places(at) + self.kinds(torch.zeros_like(ids))
         x = self.drop(self.norm(x))
         for layer in self.layers:
-            x = layer(x)
+            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
         h = self.head_norm(_gelu(self.transform(x), self.form, self.fused))
         scores = nn.functional.linear(h, self.words.weight) + self.bias
         one = nn.functional.cross_entropy(scores.view(-1, scores.shape[-1]), labels.view(-1))
@@ -117,7 +127,7 @@ def _gelu(x, form: str, fused: bool):
 
 
 class _OldLayer(nn.Module):
-    def __init__(self, wide: int, heads: int, form: str, fused: bool) -> None:
+    def __init__(self, wide: int, heads: int, form: str, fused: bool, drop: float) -> None:
         super().__init__()
         self.q, self.k, self.v = (nn.Linear(wide, wide) for _ in range(3))
         self.out, self.up, self.down = (
@@ -126,7 +136,7 @@ class _OldLayer(nn.Module):
             nn.Linear(4 * wide, wide),
         )
         self.one, self.two = _norm(wide, fused), _norm(wide, fused)
-        self.drops = nn.ModuleList(nn.Dropout(0.1) for _ in range(3))
+        self.drops = nn.ModuleList(nn.Dropout(drop) for _ in range(3))
         self.heads, self.form, self.fused = heads, form, fused
 
     def forward(self, x):
@@ -145,9 +155,12 @@ class _OldLayer(nn.Module):
         return self.two(self.drops[2](self.down(h)) + x)
 
 
-def old_bert(form: str, fused: bool, batch: int = 64, length: int = 512):
+def old_bert(
+    form: str, fused: bool, batch: int = 64, length: int = 512, drop: float = 0.1,
+    again: bool = False,
+):  # fmt: skip
     with torch.device("meta"):
-        model = OldBert(form=form, fused=fused).train()
+        model = OldBert(form=form, fused=fused, drop=drop, again=again).train()
         ids = torch.zeros(batch, length, dtype=torch.long)
         after = torch.zeros(batch, dtype=torch.long)
     return model, (ids, ids, after), {}
@@ -173,35 +186,65 @@ def timed(name: str) -> dict[str, object]:
             "lower_bound_bytes": layout.bound}  # fmt: skip
 
 
+CUDA = StepOptions(optimizer="adamw", form="fused", device="cuda")
+FUSED = replace(CUDA, attention="fused")
+TODAY = {"attention": "sdpa"}
+
+
+def measured(name: str, made: tuple, options: StepOptions) -> dict[str, object]:
+    """One configuration of BERT-base: the live peak of its steady step, and what is in it."""
+    module, args, kwargs = made
+    run = fake_steps(module, args, kwargs, options).steady
+    forward = sum(s.nbytes for s in run.storages if s.phase == "forward")
+    print(f"{name:52} {run.peak / GB:6.1f} GB  no reuse {forward / 2**30:6.1f} GiB", flush=True)
+    return {"configuration": name, "peak_gb": round(run.peak / GB, 1),
+            "static_gb": round(run.static_bytes / GB, 2), "forward_sum_gb": round(forward / GB, 1),
+            "forward_sum_gib": round(forward / 2**30, 1), "at_peak": run.at_peak()}  # fmt: skip
+
+
 def table() -> list[dict[str, object]]:
     """BERT-base, batch 64, sequence 512, fp32, AdamW: what each configuration takes, in GB."""
-    cuda = StepOptions(optimizer="adamw", form="fused", device="cuda")
     rows = [
-        ("2018 style, erf GELU, unfused", old_bert("erf", False), cuda),
-        ("2018 style, tanh GELU, unfused", old_bert("tanh", False), cuda),
-        ("2018 style, tanh GELU, fused norm and GELU", old_bert("tanh", True), cuda),
-        ("today, attention of operators", bert(), cuda),
-        ("today, attention of operators, CPU masks", bert(), replace(cuda, device="cpu")),
-        ("today, fused attention", bert(attention="sdpa"), replace(cuda, attention="fused")),
-        ("today, fused attention, no dropout", bert(attention="sdpa", drop=0.0),
-         replace(cuda, attention="fused")),
-        ("today, fused attention, bfloat16", bert(attention="sdpa"),
-         replace(cuda, attention="fused", autocast=torch.bfloat16)),
-        ("today, fused attention, 4 parts of 16", bert(attention="sdpa", batch=16),
-         replace(cuda, attention="fused", accumulate=4)),
+        ("2018 style, erf GELU, unfused", old_bert("erf", False), CUDA),
+        ("2018 style, tanh GELU, unfused", old_bert("tanh", False), CUDA),
+        ("2018 style, tanh GELU, fused norm and GELU", old_bert("tanh", True), CUDA),
+        ("today, attention of operators", bert(), CUDA),
+        ("today, attention of operators, no dropout", bert(drop=0.0), CUDA),
+        ("today, attention of operators, CPU masks", bert(), replace(CUDA, device="cpu")),
+        ("today, fused attention", bert(**TODAY), FUSED),
+        ("today, fused attention, no dropout", bert(**TODAY, drop=0.0), FUSED),
     ]  # fmt: skip
-    found = []
-    for name, (module, args, kwargs), options in rows:
-        run = fake_steps(module, args, kwargs, options).steady
-        forward = sum(s.nbytes for s in run.storages if s.phase == "forward")
-        found.append({
-            "configuration": name, "peak_gb": round(run.peak / GB, 1),
-            "static_gb": round(run.static_bytes / GB, 2),
-            "forward_sum_gb": round(forward / GB, 1),
-            "forward_sum_gib": round(forward / 2**30, 1), "at_peak": run.at_peak(),
-        })  # fmt: skip
-        print(f"{name:48} {run.peak / GB:6.1f} GB  no reuse {forward / 2**30:6.1f} GiB", flush=True)
-    return found
+    return [measured(*row) for row in rows]
+
+
+def levers() -> list[dict[str, object]]:
+    """What each lever saves on its own, from three of those configurations, in GB."""
+    starts: dict[str, tuple[Callable[..., tuple], StepOptions]] = {
+        "2018 style, erf GELU, unfused": (partial(old_bert, "erf", False), CUDA),
+        "today, attention of operators": (bert, CUDA),
+        "today, fused attention": (partial(bert, **TODAY), FUSED),
+    }
+    rows = []
+    for start, (make, options) in starts.items():
+        moves = {
+            "as it is": (make(), options),
+            "no dropout": (make(drop=0.0), options),
+            "bfloat16 autocast": (make(), replace(options, autocast=torch.bfloat16)),
+            "layers checkpointed": (make(again=True), options),
+            "4 parts of 16": (make(batch=16), replace(options, accumulate=4)),
+            "sequence 128": (make(length=128), options),
+            "plain SGD": (make(), replace(options, optimizer="sgd")),
+        }
+        if options is CUDA and make is bert:
+            moves["fused attention"] = (bert(**TODAY), FUSED)
+        if make is not bert and options is CUDA:
+            moves["fused norm and GELU"] = (old_bert("erf", True), CUDA)
+        found = {lever: measured(f"{start} | {lever}", *move) for lever, move in moves.items()}
+        base = float(found["as it is"]["peak_gb"])
+        rows += [{"start": start, "lever": lever, "peak_gb": row["peak_gb"],
+                  "saves_gb": round(base - float(row["peak_gb"]), 1)}
+                 for lever, row in found.items()]  # fmt: skip
+    return rows
 
 
 def main() -> None:
@@ -218,7 +261,7 @@ def main() -> None:
                               capture_output=True, text=True)  # fmt: skip
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
-    result = {"captures": rows, "bert": table()}
+    result = {"captures": rows, "bert": table(), "levers": levers()}
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 

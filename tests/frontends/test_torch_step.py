@@ -22,6 +22,7 @@ from .training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn
+checkpoint = torch.utils.checkpoint.checkpoint
 
 
 @pytest.mark.req("R3", "R5", "R12")
@@ -134,6 +135,75 @@ def test_attention_kernels():
 
     assert sizes(math)
     assert not sizes(fused)
+
+
+class Library(nn.Module):
+    """An attention module of torch's own, whose dropout is inside a function of the library."""
+
+    def __init__(self, scores: bool, drop: float = 0.1):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, dropout=drop, batch_first=True)
+        self.scores = scores
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=self.scores)[0]
+
+
+SCORES = 2 * 4 * 64 * 64
+
+
+def test_a_mask_inside_a_function_of_the_library_is_the_devices():
+    masks = {}
+    for device in ("cpu", "cuda"):
+        run = fake_steps(Library(True), (torch.zeros(2, 64, 32),),
+                         options=StepOptions(device=device)).steady  # fmt: skip
+        masks[device] = sum(s.nbytes for s in run.storages if s.phase == "forward")
+        plain = fake_steps(Library(True, 0.0), (torch.zeros(2, 64, 32),),
+                           options=StepOptions(device=device)).steady  # fmt: skip
+        masks[device] -= sum(s.nbytes for s in plain.storages if s.phase == "forward")
+    # Without dropout the scores go on as they are; with it there are a mask and a product.
+    assert masks == {"cpu": SCORES * (4 + 4), "cuda": SCORES * (1 + 4)}
+
+
+def test_fused_attention_reaches_into_a_function_of_the_library():
+    sizes = {}
+    for attention in ("fused", "math"):
+        options = StepOptions(device="cuda", attention=attention)
+        run = fake_steps(Library(False), (torch.zeros(2, 64, 32),), options=options).steady
+        sizes[attention] = max(s.nbytes for s in run.storages)
+    assert sizes["fused"] < SCORES * 4 <= sizes["math"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_layer_that_runs_again_has_the_same_masks(device, reentrant):
+    """The second run is inside backward, and must keep the masks that the first would have."""
+
+    class Layers(nn.Module):
+        def __init__(self, again: bool):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.Linear(64, 64))
+                for _ in range(4)
+            )
+            self.again = again
+
+        def forward(self, x):
+            x = x.clone().requires_grad_()
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=reentrant) if self.again else layer(x)
+            return x
+
+    def masks(again: bool) -> int:
+        options = StepOptions(device=device)
+        run = fake_steps(Layers(again), (torch.zeros(320, 64),), options=options).steady
+        return [s.nbytes for s in run.storages].count(320 * 64 * (1 if device == "cuda" else 4))
+
+    # A mask of floats is as large as an activation, so bytes are counted where they differ.
+    if device == "cuda":
+        assert (masks(False), masks(True)) == (4, 8)
+    else:
+        assert masks(True) > masks(False)
 
 
 def test_checkpointing_and_autocast():

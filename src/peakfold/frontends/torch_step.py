@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -420,6 +421,20 @@ def _loss(out: Any, options: StepOptions) -> torch.Tensor:
     return real[0].sum()
 
 
+# torch leaves a mode while the body of a function written in Python runs. These bodies reach
+# dropout and attention again (a checkpointed layer runs inside backward), so their own check for
+# overrides, found under this name, is skipped and the mode stays.
+_BODIES = {
+    torch.Tensor.backward: (torch._tensor, "has_torch_function_unary"),
+    torch.autograd.backward: (torch.autograd, "has_torch_function"),
+    torch.nn.functional.multi_head_attention_forward: (torch.nn.functional, "has_torch_function"),
+}
+
+
+def _no_overrides(*_: Any) -> bool:
+    return False
+
+
 class _DeviceKernels(TorchFunctionMode):
     """Calls whose eager kernel saves something else on another device, as there."""
 
@@ -436,7 +451,10 @@ class _DeviceKernels(TorchFunctionMode):
         kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if self._options.device == "cuda" and func is torch.nn.functional.dropout:
+        if func in _BODIES:
+            with self, patch.object(*_BODIES[func], _no_overrides):
+                return func(*args, **kwargs)
+        if self._options.device == "cuda" and func in _DROPOUTS:
             return _byte_dropout(*args, **kwargs)
         if self._fake and func is torch.lstm and takes_onednn(args):
             return lstm(*args)
@@ -445,14 +463,15 @@ class _DeviceKernels(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+
+
 def _byte_dropout(
-    input: torch.Tensor,
-    p: float = 0.5,
-    training: bool = True,
-    inplace: bool = False,
-) -> torch.Tensor:
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False,
+    train: bool = True,
+) -> torch.Tensor:  # fmt: skip
     del inplace  # the fused kernel makes a result either way
-    if not training or p == 0.0:
+    if not (training and train) or p == 0.0:
         return input
     return torch.native_dropout(input, p, True)[0]
 
