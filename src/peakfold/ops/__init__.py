@@ -39,7 +39,10 @@ from peakfold.ops import (
     tflite_custom,
     tflite_dense,
     tflite_elementwise,
-    tflite_layout,
+    tflite_picking,
+    tflite_slices,
+    tflite_space,
+    tflite_stablehlo,
 )
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
@@ -104,7 +107,10 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     tflite_custom.ROWS,
     tflite_dense.ROWS,
     tflite_elementwise.ROWS,
-    tflite_layout.ROWS,
+    tflite_picking.ROWS,
+    tflite_slices.ROWS,
+    tflite_space.ROWS,
+    tflite_stablehlo.ROWS,
 )
 
 KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))

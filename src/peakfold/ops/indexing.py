@@ -112,7 +112,8 @@ def _heap_comparisons(ctx: Context) -> int:
     return elements(ctx) * max(integer(ctx, "k").bit_length(), 1)
 
 
-def _scatter(kind: str, other: CountRule = zero, moved: MoveRule = _placed) -> OpSpec:
+def scatter(kind: str, other: CountRule = zero, moved: MoveRule = _placed) -> OpSpec:
+    """A row whose first operand stays but for the elements that others are written over."""
     return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=other,
                   bytes_moved=moved, engine="copy")  # fmt: skip
 
@@ -125,10 +126,10 @@ ROWS: Final = (
             ("gather", _gather), ("gather_elements", _gather_elements), ("gather_nd", _gather_nd),
         )
     ),
-    _scatter("scatter", _updates),
-    _scatter("scatter_elements", _updates),
-    _scatter("scatter_nd", _updates),
-    _scatter("tensor_scatter", moved=written_into),
+    scatter("scatter", _updates),
+    scatter("scatter_elements", _updates),
+    scatter("scatter_nd", _updates),
+    scatter("tensor_scatter", moved=written_into),
     OpSpec("one_hot", _one_hot, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("reverse_sequence", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     # A triangle keeps or clears each element where it stands.

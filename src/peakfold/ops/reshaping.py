@@ -10,6 +10,7 @@ from typing import Final
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import DTYPES, Dim, Shape, element_count
+from peakfold.ops.moving import copies, order_kept, scaled
 from peakfold.ops.rules import (
     BOOL,
     INT64,
@@ -26,7 +27,7 @@ from peakfold.ops.rules import (
     whole,
     zero,
 )
-from peakfold.ops.spec import Context, OpSpec, ShapeRule, ViewRule
+from peakfold.ops.spec import Context, OpSpec, ShapeRule
 from peakfold.ops.values import (
     CannotTell,
     dims,
@@ -97,10 +98,7 @@ def _transpose(ctx: Context) -> Types:
 
 @views_or_none
 def _moves_unit_axes(ctx: Context) -> tuple[ViewFact, ...]:
-    # Row-major order survives when the axes longer than one keep their order.
-    shape = dims(ctx)
-    moved = [at for at in _permutation(ctx) if shape[at] != 1]
-    return whole(ctx) if moved == sorted(moved) else ()
+    return order_kept(ctx, _permutation(ctx))
 
 
 @tells
@@ -111,11 +109,7 @@ def _expand(ctx: Context) -> Types:
 @tells
 def _tile(ctx: Context) -> Types:
     shape, repeats = dims(ctx), needed(ints(ctx, "repeats"))
-    return ((dtype(ctx), tuple(_scaled(d, r) for d, r in zip(shape, repeats, strict=True))),)
-
-
-def _scaled(dim: Dim, times: int) -> Dim:
-    return dim if times == 1 else number(dim) * times
+    return ((dtype(ctx), tuple(scaled(d, r) for d, r in zip(shape, repeats, strict=True))),)
 
 
 @views_or_none
@@ -149,7 +143,7 @@ def _depth_to_space(ctx: Context) -> Types:
     depth = number(channels)
     if depth % block**2:
         raise CannotTell
-    out: Shape = (batch, depth // block**2, _scaled(height, block), _scaled(width, block))
+    out: Shape = (batch, depth // block**2, scaled(height, block), scaled(width, block))
     return ((dtype(ctx), out),)
 
 
@@ -186,21 +180,16 @@ def _view(kind: str, shape: ShapeRule) -> OpSpec:
                   engine="none")  # fmt: skip
 
 
-def _copy(kind: str, shape: ShapeRule, views: ViewRule) -> OpSpec:
-    return OpSpec(kind, shape, views=views, workspace=zero, macs=zero, other_ops=zero,
-                  engine="copy")  # fmt: skip
-
-
 ROWS: Final = (
     _view("reshape", _reshape),
     _view("flatten", _flatten),
     _view("squeeze", _squeeze),
     _view("unsqueeze", _unsqueeze),
-    _copy("transpose", _transpose, _moves_unit_axes),
-    _copy("expand", _expand, _nothing_repeated),
-    _copy("tile", _tile, _nothing_repeated),
-    _copy("depth_to_space", _depth_to_space, _unit_block),
-    _copy("space_to_depth", _space_to_depth, _unit_block),
+    copies("transpose", _transpose, _moves_unit_axes),
+    copies("expand", _expand, _nothing_repeated),
+    copies("tile", _tile, _nothing_repeated),
+    copies("depth_to_space", _depth_to_space, _unit_block),
+    copies("space_to_depth", _space_to_depth, _unit_block),
     OpSpec("identity", same(), inplace=(0,), views=whole, workspace=zero, macs=zero,
            other_ops=zero, engine="none"),
     # Not pure: in training mode the mask is random.

@@ -1,8 +1,7 @@
 """Ops that cut and join tensors: slice, split, pad, concat.
 
 A piece is a view when its bytes are one run inside the whole; a joined tensor has parts when
-every operand is one run inside the result. Offsets are bytes. Elements narrower than a byte
-count only where a run starts and ends on a byte, since its neighbour shares that byte.
+every operand is one run inside the result. Offsets are bytes.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.graph import ViewFact
-from peakfold.ir.types import Dim, DType
+from peakfold.ir.types import Dim
+from peakfold.ops.moving import box_view, copies, cut_types, cut_views
 from peakfold.ops.rules import (
     Types,
     axes_of,
     axis_of,
     number,
     parts_or_none,
-    run_offset,
     tells,
     unknown,
     views_or_none,
@@ -36,41 +35,10 @@ from peakfold.ops.values import (
     needed,
     operand,
     sizes,
-    wanted,
 )
 
 # Exporters write "until the end" as the largest number of the index type.
 _TO_THE_END: Final = 2**31 - 1
-
-
-def box_view(
-    output: int,
-    element: DType,
-    shape: tuple[int, ...],
-    starts: tuple[int, ...],
-    lengths: tuple[int, ...],
-) -> ViewFact:
-    """The view of input 0 that a box of unit steps is.
-
-    Args:
-        output: position of the output that holds the box.
-        element: element type of both.
-        shape: shape of input 0.
-        starts: first position of the box, per axis.
-        lengths: extent of the box, per axis.
-
-    Raises:
-        CannotTell: the box is not one run of whole bytes.
-
-    Example:
-        >>> from peakfold.ir.types import DTYPES
-        >>> box_view(0, DTYPES["float32"], (4, 3), (2, 0), (1, 3))
-        ViewFact(output=0, input=0, offset=24)
-    """
-    offset = run_offset(shape, starts, lengths)
-    if lengths != shape:
-        whole_bytes(element, prod(lengths))
-    return ViewFact(output, 0, whole_bytes(element, offset))
 
 
 def _ranges(ctx: Context, rank: int) -> dict[int, tuple[int, int, int]]:
@@ -113,10 +81,7 @@ def _slice_view(ctx: Context) -> tuple[ViewFact, ...]:
     spans = [range(size) for size in shape]
     for axis, written in _ranges(ctx, len(shape)).items():
         spans[axis] = _span(shape[axis], *written)
-    if any(len(span) > 1 and span.step != 1 for span in spans):
-        return ()
-    starts = tuple(span.start for span in spans)
-    return (box_view(0, dtype(ctx), shape, starts, tuple(len(span) for span in spans)),)
+    return box_view(dtype(ctx), shape, spans)
 
 
 def _pieces(ctx: Context, size: int) -> tuple[int, ...]:
@@ -131,36 +96,21 @@ def _pieces(ctx: Context, size: int) -> tuple[int, ...]:
     return tuple(max(min(each, size - at * each), 0) for at in range(parts))
 
 
-@tells
-def _split(ctx: Context) -> Types:
+def _cut(ctx: Context) -> tuple[int, tuple[int, ...]]:
+    """A split: axis, and lengths of its pieces."""
     shape = dims(ctx)
     axis = axis_of(integer(ctx, "axis", 0), len(shape))
-    lengths = _pieces(ctx, number(shape[axis]))
-    return tuple((dtype(ctx), (*shape[:axis], n, *shape[axis + 1 :])) for n in lengths)
+    return axis, _pieces(ctx, number(shape[axis]))
+
+
+@tells
+def _split(ctx: Context) -> Types:
+    return cut_types(ctx, 0, *_cut(ctx))
 
 
 @views_or_none
 def _split_views(ctx: Context) -> tuple[ViewFact, ...]:
-    shape = sizes(ctx)
-    axis = axis_of(integer(ctx, "axis", 0), len(shape))
-    lengths = _pieces(ctx, shape[axis])
-    found: list[ViewFact] = []
-    for at, length in enumerate(lengths):
-        start = tuple(sum(lengths[:at]) if a == axis else 0 for a in range(len(shape)))
-        box = (*shape[:axis], length, *shape[axis + 1 :])
-        if wanted(ctx, at):
-            found.extend(_claimed(at, dtype(ctx), shape, start, box))
-    return tuple(found)
-
-
-def _claimed(
-    at: int, element: DType, shape: tuple[int, ...], start: tuple[int, ...], box: tuple[int, ...]
-) -> list[ViewFact]:
-    # A piece that is empty or off a byte boundary is no view; its neighbours still may be.
-    try:
-        return [box_view(at, element, shape, start, box)]
-    except CannotTell:
-        return []
+    return cut_views(ctx, 0, *_cut(ctx))
 
 
 def _padding(ctx: Context, rank: int) -> list[tuple[int, int]]:
@@ -194,8 +144,8 @@ def _pad_view(ctx: Context) -> tuple[ViewFact, ...]:
     pads = _padding(ctx, len(shape))
     if any(before > 0 or after > 0 for before, after in pads):
         return ()
-    lengths = tuple(size + b + a for size, (b, a) in zip(shape, pads, strict=True))
-    return (box_view(0, dtype(ctx), shape, tuple(-b for b, _ in pads), lengths),)
+    spans = [range(-b, size + a) for size, (b, a) in zip(shape, pads, strict=True)]
+    return box_view(dtype(ctx), shape, spans)
 
 
 @tells
@@ -262,16 +212,11 @@ def _concat_parts(ctx: Context) -> tuple[ViewFact, ...]:
 
 
 ROWS: Final = (
-    OpSpec("slice", _slice, views=_slice_view, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
-    OpSpec("split", _split, views=_split_views, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
-    OpSpec("pad", _pad, views=_pad_view, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
-    OpSpec("center_crop_pad", _center_crop_pad, workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
-    OpSpec("concat", _concat, views=_lone_part, parts=_concat_parts, workspace=zero, macs=zero,
-           other_ops=zero, engine="copy"),
+    copies("slice", _slice, _slice_view),
+    copies("split", _split, _split_views),
+    copies("pad", _pad, _pad_view),
+    copies("center_crop_pad", _center_crop_pad),
+    copies("concat", _concat, _lone_part, parts=_concat_parts),
     # How many slices survive is known to the run only.
     OpSpec("compress", None, workspace=unknown, macs=zero, other_ops=zero, engine="copy"),
-)  # fmt: skip
+)
