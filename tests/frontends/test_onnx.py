@@ -277,3 +277,34 @@ def test_weights_in_attributes_are_said(shared: Path) -> None:
     """Classical models keep their coefficients in attributes, which no tensor holds."""
     notes = load(shared / "models" / "onnx" / "logreg_iris.onnx").graph.notes
     assert any("15 numbers kept in its attributes" in note for note in notes)
+
+
+def test_nodes_that_differ_in_one_thing_have_shapes_of_their_own(tmp_path: Path) -> None:
+    """Types are inferred once a signature: one attribute, number, operand or result more is one."""
+    same = [
+        "a = Conv <pads=[1,1,1,1]> (x, w)", "b = Conv <pads=[0,0,0,0]> (x, w)",
+        "c = Conv <pads=[1,1,1,1]> (x, v)", "d = Conv <pads=[1,1,1,1]> (x, w)",
+        "e = Reshape (x, s)", "f = Reshape (x, t)", "g = Reshape (x, s)",
+        "h = Cast <to=10> (x)", "i = Cast <to=7> (x)",
+        "j, k = MaxPool <kernel_shape=[2,2]> (x)", "l = MaxPool <kernel_shape=[2,2]> (x)",
+        "m = Slice (x, zero, one, axes)", "n = Slice (x, zero, one)",
+    ]  # fmt: skip
+    names = [n.strip() for line in same for n in line.split("=")[0].split(",")]
+    text = model(
+        "g (float[1,4,8,8] x, float[5,4,3,3] w, float[6,4,3,3] v) => "
+        f"({', '.join(f'float {n}' for n in names)})"
+        "<int64[2] s = {16,16}, int64[2] t = {32,-1}, int64[1] zero = {0},"
+        " int64[1] one = {1}, int64[1] axes = {2}>"
+        f"{{ {' '.join(same)} }}"
+    )
+    proto = onnx.parser.parse_model(text)
+    proto.graph.ClearField("output")  # types that no rule has given are not the point
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    truth = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+    onnx.save(proto, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx").graph
+    for info in truth.graph.output:
+        kind = info.type.tensor_type
+        assert graph[info.name].shape == tuple(dim.dim_value for dim in kind.shape.dim), info.name
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        assert graph[info.name].dtype.name == str(dtype), info.name

@@ -15,7 +15,7 @@ from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import onnx_control
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
-from peakfold.frontends.onnx_infer import infer_outputs
+from peakfold.frontends.onnx_infer import declare_outputs
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.frontends.onnx_nodes import (
     STANDARD,
@@ -99,25 +99,22 @@ def walk(scope: Scope) -> None:
 
 
 def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) -> None:
-    for name in (*node.input, *node.output):
-        if name and name in node.output and scope.defines(name):
-            raise ModelError(f"makes {name!r}, which exists already", where=where(node))
-        if name in node.input and name and scope.proto_of(name) is None:
-            raise ModelError(f"reads {name!r}, which nothing makes", where=where(node))
-    if node.domain in STANDARD and node.op_type == "Constant" and node.output:
-        scope.store(node.output[0], constant_tensor(node), Role.CONSTANT)
+    inputs, outputs = tuple(node.input), tuple(node.output)  # every access makes an object
+    _check_names(scope, node, inputs, outputs)
+    if node.domain in STANDARD and node.op_type == "Constant" and outputs:
+        scope.store(outputs[0], constant_tensor(node), Role.CONSTANT)
         return
     if node.domain in STANDARD and onnx_control.add_control(scope, node, declared, walk):
         return
     kind = onnx_kind(node.op_type, node.domain)
-    data = _known_inputs(scope, node, kind)
-    attrs = attributes(node) | _value_attrs(node, kind, data)
+    data = _known_inputs(scope, inputs, kind)
+    attrs = attributes(node) | _value_attrs(inputs, kind, data)
     if kind == "dropout" and scope.file.opset() < 10:
-        attrs["mask_dtype"] = scope.type_of(node.input[0])[0].name
-    op = Op(node.name or first(node.output), kind, tuple(node.input), tuple(node.output), attrs)
-    inner = [name for body in bodies(node).values() for name in captured(body)]
-    if bodies(node):
+        attrs["mask_dtype"] = scope.type_of(inputs[0])[0].name
+    op = Op(node.name or first(outputs), kind, inputs, outputs, attrs)
+    if inside := bodies(node):
         # No rule for this body: its captures are operands, what it needs inside is unknown.
+        inner = [name for body in inside.values() for name in captured(body)]
         op = replace(op, inputs=(*op.inputs, *dict.fromkeys(inner)))
         scope.notes.append(f"{where(node)}: its body is not analysed")
     if node.domain == "ai.onnx.ml":
@@ -128,28 +125,40 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
             )
     if kind in _RANDOM and "seed" not in attrs:
         op = replace(op, reads=(RANDOM_STATE,), writes=(RANDOM_STATE,))
-    for name, proto in infer_outputs(scope, node, op, data, declared).items():
-        scope.declare(name, proto)
+    declare_outputs(scope, node, op, data, declared)
+    for name in op.results:
         scope.values.made_by[name] = node
     scope.add(op)
 
 
-def _known_inputs(scope: Scope, node: NodeProto, kind: str) -> dict[str, Value]:
+def _check_names(
+    scope: Scope, node: NodeProto, inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> None:
+    for name in (*inputs, *outputs):
+        if name and name in outputs and scope.defines(name):
+            raise ModelError(f"makes {name!r}, which exists already", where=where(node))
+        if name in inputs and name and scope.proto_of(name) is None:
+            raise ModelError(f"reads {name!r}, which nothing makes", where=where(node))
+
+
+def _known_inputs(scope: Scope, inputs: tuple[str, ...], kind: str) -> dict[str, Value]:
     """Known values of the inputs that decide shapes, by tensor name."""
     data: dict[str, Value] = {}
     for at in VALUE_INPUTS.get(kind, {}):
-        name = node.input[at] if at < len(node.input) else ""
+        name = inputs[at] if at < len(inputs) else ""
         value = scope.values.get(name) if name else None
         if value is not None:
             data[name] = value
     return data
 
 
-def _value_attrs(node: NodeProto, kind: str, data: dict[str, Value]) -> dict[str, AttrValue]:
+def _value_attrs(
+    inputs: tuple[str, ...], kind: str, data: dict[str, Value]
+) -> dict[str, AttrValue]:
     """Known shape-like inputs as attributes, so that old and new opsets look alike."""
     attrs: dict[str, AttrValue] = {}
     for at, name in VALUE_INPUTS.get(kind, {}).items():
-        value = data.get(node.input[at]) if at < len(node.input) else None
+        value = data.get(inputs[at]) if at < len(inputs) else None
         if value is not None and value.ndim <= 1:
             attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
     return attrs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
 from onnx import NodeProto, TypeProto, ValueInfoProto
@@ -12,7 +12,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.frontends.onnx_nodes import STANDARD, where
-from peakfold.frontends.onnx_scope import Scope
+from peakfold.frontends.onnx_scope import Scope, Signature
 from peakfold.frontends.onnx_types import (
     dtype_and_shape,
     is_complete,
@@ -24,14 +24,17 @@ from peakfold.ir import OPAQUE, Op, Role, Tensor, element_count
 from peakfold.ops import VALUE_INPUTS, Context, lookup
 
 
-def infer_outputs(
+def declare_outputs(
     scope: Scope,
     node: NodeProto,
     op: Op,
     data: Mapping[str, Value],
     declared: Mapping[str, ValueInfoProto],
-) -> dict[str, TypeProto | None]:
-    """The best type known of every output.
+) -> None:
+    """Give every output the best type that is known of it.
+
+    Nets repeat their blocks, so what onnx's rule said of one node holds for the next that looks
+    the same to it.
 
     Args:
         scope: types of the inputs.
@@ -42,9 +45,58 @@ def infer_outputs(
 
     Raises:
         ModelError: shapes that do not fit this op, by onnx's rule and no other says better.
+        UsageError: the user's shape contradicts the model.
     """
+    key = _signature(scope, node, op, data)
+    told = None if key is None else scope.inferred.get(key)
+    if told is not None:
+        for name, (dtype, shape) in zip(op.results, told, strict=True):
+            scope.settle(name, dtype, shape)
+        return
     found, failure = _onnx_rule(scope, node, data)
-    names = [name for name in node.output if name]
+    if key is not None and not failure:
+        _remember(scope, key, [found.get(name) for name in op.results])
+    for name, proto in _best(scope, op, found, failure, declared, where(node)).items():
+        scope.declare(name, proto)
+
+
+def _signature(
+    scope: Scope, node: NodeProto, op: Op, data: Mapping[str, Value]
+) -> Signature | None:
+    """All that onnx's rule reads of a node; `None` where that is more than types and numbers."""
+    types = [scope.type_of(name) if name else None for name in op.inputs]
+    if any(kind is not None and kind[0].bits is None for kind in types):
+        return None
+    if any(value.dtype.hasobject for value in data.values()):
+        return None
+    return (
+        node.op_type, node.domain,
+        tuple(None if kind is None else (kind[0].name, kind[1]) for kind in types),
+        tuple(name != "" for name in op.outputs),
+        tuple(item.SerializeToString() for item in node.attribute),
+        tuple((op.inputs.index(name), v.dtype.str, v.shape, v.tobytes())
+              for name, v in data.items()),
+    )  # fmt: skip
+
+
+def _remember(scope: Scope, key: Signature, found: Sequence[TypeProto | None]) -> None:
+    """Keep what onnx's rule says of a node, if it says all there is to know."""
+    if all(is_complete(proto) for proto in found):
+        types = tuple(dtype_and_shape(proto) for proto in found)
+        if all(dtype.bits is not None for dtype, _ in types):
+            scope.inferred[key] = types
+
+
+def _best(
+    scope: Scope,
+    op: Op,
+    found: dict[str, TypeProto | None],
+    failure: str,
+    declared: Mapping[str, ValueInfoProto],
+    place: str,
+) -> dict[str, TypeProto | None]:
+    """What onnx's rule says, completed by the registry's rule and the file's declarations."""
+    names = op.results
     if not all(is_complete(found.get(name)) for name in names):
         for name, proto in _registry_rule(scope, op).items():
             found[name] = _better(found.get(name), proto)
@@ -52,7 +104,7 @@ def infer_outputs(
         if name in declared and not is_complete(found.get(name)):
             found[name] = _better(found.get(name), declared[name].type)
     if failure and not all(is_complete(found.get(name)) for name in names):
-        raise ModelError(f"its shapes do not fit: {failure}", where=where(node))
+        raise ModelError(f"its shapes do not fit: {failure}", where=place)
     return {name: found.get(name) for name in names}
 
 

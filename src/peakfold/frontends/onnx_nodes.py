@@ -103,7 +103,7 @@ def sorted_nodes(nodes: Iterable[NodeProto]) -> list[NodeProto]:
     maker = {name: at for at, node in enumerate(pending) for name in node.output if name}
     needs: list[set[int]] = []
     for at, node in enumerate(pending):
-        names = list(node.input) + [n for body in bodies(node).values() for n in captured(body)]
+        names = [*node.input, *(n for body in bodies(node).values() for n in captured(body))]
         needs.append({maker[name] for name in names if name in maker})
         if at in needs[at]:
             raise ModelError("reads its own output", where=where(node))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,14 @@ from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
-from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type, type_of_tensor
+from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type
 from peakfold.frontends.onnx_values import Values
-from peakfold.ir import DTYPES, DType, Graph, Op, Role, Shape, Tensor
+from peakfold.ir import DTYPES, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
+
+Parsed = tuple[DType, Shape | None]
+Signature = tuple[Hashable, ...]
+"""All that onnx's shape rules see of a node (`onnx_infer._signature`)."""
 
 RANDOM_STATE = "random_state"
 """The `state` tensor through which unseeded random ops keep their order."""
@@ -29,6 +33,8 @@ class Scope:
         bindings: one cell shared with all bodies; replaced as given shapes bind symbols.
         seen: names of all tensors of all scopes, shared.
         types: types of the tensors this scope defines.
+        parsed: the same, as element types and shapes.
+        inferred: types that onnx's rule gave for nodes of one signature, shared.
         stated: bytes of tensors that no one shape describes (If branches that differ).
         static: roles of tensors that no op makes.
         names: what an inlined branch calls a tensor -> what it is called here.
@@ -41,6 +47,8 @@ class Scope:
     seen: set[str]
     outer: Scope | None = None
     types: dict[str, TypeProto] = field(default_factory=dict)
+    parsed: dict[str, Parsed] = field(default_factory=dict)
+    inferred: dict[Signature, tuple[Parsed, ...]] = field(default_factory=dict)
     stated: dict[str, int] = field(default_factory=dict)
     static: dict[str, Role] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
@@ -58,18 +66,21 @@ class Scope:
 
     def body(self, proto: GraphProto) -> Scope:
         """A scope inside this one."""
-        return Scope(self.file, proto, self.bindings, self.notes, self.seen, self)
+        return Scope(
+            self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred
+        )
 
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
         """Take over a stored tensor; its bytes stay unread until a shape needs them."""
-        self.types[name] = type_of_tensor(tensor)
-        _require_sane(name, tuple(tensor.dims))
+        dims = tuple(tensor.dims)
+        self._set(name, dtype_of(tensor.data_type), dims)
+        _require_sane(name, dims)
         self.static[name] = role
         self.values.stored[name] = tensor
 
     def _store_sparse(self, values: TensorProto, indices: TensorProto, dims: Shape) -> None:
         dtype = dtype_of(values.data_type)
-        self.types[values.name] = tensor_type(dtype, dims)
+        self._set(values.name, dtype, dims)
         self.static[values.name] = Role.PARAMETER
         count, index = (int(np.prod(t.dims, dtype=object)) for t in (values, indices))
         self.stated[values.name] = (dtype.nbytes(count) or 0) + 8 * index
@@ -85,7 +96,16 @@ class Scope:
 
     def type_of(self, name: str) -> tuple[DType, Shape | None]:
         """Element type and shape of a tensor of this scope or one around it."""
-        return dtype_and_shape(self.proto_of(name))
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.parsed:
+                return scope.parsed[name]
+            scope = scope.outer
+        return OPAQUE, None
+
+    def _set(self, name: str, dtype: DType, shape: Shape | None) -> None:
+        self.types[name] = tensor_type(dtype, shape)
+        self.parsed[name] = dtype, shape
 
     def defines(self, name: str) -> bool:
         """Whether the tensor belongs to this very scope."""
@@ -97,12 +117,20 @@ class Scope:
         Raises:
             UsageError: the user's shape contradicts the model.
         """
-        self.seen.add(name)
-        proto = TypeProto() if proto is None else proto
-        if proto.WhichOneof("value") not in (None, "tensor_type"):
+        if proto is not None and proto.WhichOneof("value") not in (None, "tensor_type"):
+            self.seen.add(name)
             self.types[name] = proto
+            self.parsed[name] = OPAQUE, None
             return
-        dtype, shape = dtype_and_shape(proto)
+        self.settle(name, *dtype_and_shape(proto))
+
+    def settle(self, name: str, dtype: DType, shape: Shape | None) -> None:
+        """Set the type of a value that is a tensor, or of which nothing is known.
+
+        Raises:
+            UsageError: the user's shape contradicts the model.
+        """
+        self.seen.add(name)
         _require_sane(name, shape or ())
         bindings = self.bindings[0]
         merged, bound = bindings.merge_shape(name, shape)
@@ -111,7 +139,7 @@ class Scope:
         given = bindings.shapes.get(name)
         if given is not None and given.dtype is not None and dtype.bits is None:
             dtype = given.dtype
-        self.types[name] = tensor_type(dtype, merged)
+        self._set(name, dtype, merged)
 
     def add(self, op: Op) -> None:
         """Append a finished op."""
@@ -120,9 +148,9 @@ class Scope:
 
     def tensor(self, name: str, role: Role) -> Tensor:
         """The IR tensor of a name."""
-        proto = self.proto_of(name)
-        dtype, shape = dtype_and_shape(proto)
-        if dtype.bits is None and proto is not None and proto.WhichOneof("value") is not None:
+        dtype, shape = self.type_of(name)
+        proto = self.proto_of(name) if dtype.bits is None else None
+        if proto is not None and proto.WhichOneof("value") is not None:
             opaque = proto.WhichOneof("value") != "tensor_type" or dtype.name == "string"
             # An empty shape marks a value that is opaque by type, not one with a missing shape.
             shape = () if opaque and shape is None else shape

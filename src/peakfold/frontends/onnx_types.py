@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import onnx
 from onnx import TensorProto, TypeProto
@@ -36,8 +38,9 @@ def dtype_of(code: int) -> DType:
     return ELEMENT_TYPES.get(code, OPAQUE)
 
 
+@lru_cache(maxsize=4096)  # a model has few types, and building one costs 5 us
 def tensor_type(dtype: DType, shape: Shape | None) -> TypeProto:
-    """Our type as onnx writes it; symbols become ``dim_param``."""
+    """Our type as onnx writes it; symbols become ``dim_param``. Shared: never change it."""
     proto = TypeProto()
     tensor = proto.tensor_type
     tensor.elem_type = _CODES.get(dtype.name, TensorProto.UNDEFINED)
@@ -85,11 +88,6 @@ def is_complete(proto: TypeProto | None) -> bool:
     if dtype.bits is None:
         return proto.tensor_type.elem_type == TensorProto.STRING
     return shape is not None and all(isinstance(dim, int) for dim in shape)
-
-
-def type_of_tensor(tensor: TensorProto) -> TypeProto:
-    """The type of a stored tensor."""
-    return tensor_type(dtype_of(tensor.data_type), tuple(tensor.dims))
 
 
 def tensor_of_value(name: str, value: np.ndarray) -> TensorProto:

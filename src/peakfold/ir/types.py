@@ -7,6 +7,7 @@ Widths are in bits, because int4 takes half a byte. A tensor of n elements of w 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 Dim = int | str
@@ -59,6 +60,7 @@ DTYPES: Final[dict[str, DType]] = {name: DType(name, bits) for name, bits in _WI
 OPAQUE: Final = DTYPES["opaque"]
 
 
+@lru_cache(maxsize=4096)  # a model has few shapes, and every analysis asks for each of them
 def element_count(shape: Shape) -> int | None:
     """Number of elements, or `None` while a dimension is a symbol.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from peakfold.analysis import Facts, Index, static_bytes
 from peakfold.ir import Graph, Op, Role, walk_regions
@@ -34,7 +35,7 @@ class OpAccount:
     workspace: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Breakdown:
     """Bytes by role.
 
@@ -66,7 +67,7 @@ class Breakdown:
         """Bytes allocated once."""
         return sum(self.static.values())
 
-    @property
+    @cached_property
     def dynamic_total(self) -> int:
         """Bytes of results, outputs and known scratch, before any reuse."""
         known = sum(op.workspace or 0 for op in self.ops)

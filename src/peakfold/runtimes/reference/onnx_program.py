@@ -53,7 +53,8 @@ class _Recorder(Scope):
 
     def body(self, proto: GraphProto) -> Scope:
         """A recorder inside this one."""
-        inner = _Recorder(self.file, proto, self.bindings, self.notes, self.seen, self)
+        inner = _Recorder(self.file, proto, self.bindings, self.notes, self.seen, self,
+                          inferred=self.inferred)  # fmt: skip
         self.walked.append(inner)
         return inner
 
