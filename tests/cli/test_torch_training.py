@@ -19,6 +19,17 @@ def mlp():
     model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 64)).train()
     return Example(model, (torch.zeros(32, 64),), dynamic={"input": {0: "batch"}})
 
+def attention():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.drop = torch.nn.Linear(32, 96), torch.nn.Dropout(0.1)
+        def forward(self, x):
+            q, k, v = self.qkv(x).view(*x.shape[:2], 3, 2, 16).permute(2, 0, 3, 1, 4)
+            attend = torch.nn.functional.scaled_dot_product_attention
+            return self.drop(attend(q, k, v, dropout_p=0.1))
+    return Example(Net().train(), (torch.zeros(2, 64, 32),), dynamic={"x": {0: "batch"}})
+
 def plain():
     return torch.nn.Linear(8, 8), (torch.zeros(2, 8),)
 
@@ -75,6 +86,34 @@ def test_devices(call, nets):
     assert done.exit_code == 3
     assert large["fits"] is False
     assert large["devices"] > 1
+
+
+@pytest.mark.req("R3", "R14")
+def test_targets_decide_what_differs_by_device(call, nets):
+    def planned(*flags):
+        done = call("plan", f"{nets}:attention", "--train", "--json", *flags)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    cpu, cuda = planned("--target", "torch-cpu"), planned("--target", "torch-cuda")
+    assert cpu["cuda"] is None
+    assert cuda["cuda"]["library_bytes"] == 2 * 8_519_680
+    assert cuda["cuda"]["allocated_bytes"] > cuda["steady"]["peak_bytes"] + 2 * 8_519_680
+    by_hand = planned("--kernels", "cuda", "--attention", "fused")
+    assert cuda["steady"] == by_hand["steady"]
+    assert cpu["steady"] == planned()["steady"]
+    assert planned("--device", "t4")["steady"] == cuda["steady"]
+    scores = 4 * 2 * 2 * 64 * 64
+    assert cpu["steady"]["peak_bytes"] - cuda["steady"]["peak_bytes"] > 3 * scores
+    masks = planned("--target", "torch-cuda", "--attention", "math")
+    assert masks["steady"]["peak_bytes"] > cuda["steady"]["peak_bytes"] + scores
+    assert call("plan", f"{nets}:attention", "--train", "--target", "torch-cuda", "--kernels",
+                "cpu").exit_code == 2  # fmt: skip
+    listed = json.loads(call("targets", "--json").stdout)["targets"]
+    (found,) = [t for t in listed if t["name"] == "torch-cuda"]
+    assert found["eager"]["caching"]["round"] == 512
+    assert found["eager"]["dropout_mask"] == "bool"
+    assert found["sources"]["caching"]
 
 
 def test_fit_finds_the_largest_batch(call, nets):

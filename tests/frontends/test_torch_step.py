@@ -292,3 +292,21 @@ def test_cuda_modules_never_need_cuda():
             return super().forward(x) + torch.ones(3, device="cuda")
 
     assert fake_steps(Asks(3, 3), (torch.zeros(1, 3),)).steady.peak > 0
+
+
+@pytest.mark.req("R14")
+@pytest.mark.parametrize("make", [None, torch.optim.AdamW])
+def test_a_gpus_optimizer_walks_all_parameters_at_once(make):
+    """On CUDA torch's default is the foreach form, whoever makes the optimizer."""
+    module, args, kwargs = MODELS["mlp"]()
+    chosen = make or "adamw"
+    cuda = StepOptions(optimizer=chosen, device="cuda")
+    foreach = StepOptions(optimizer="adamw", form="foreach", device="cuda")
+    loop = StepOptions(optimizer="adamw", form="for-loop", device="cuda")
+    peaks = [
+        fake_steps(module, args, kwargs, o).steady.phase_peaks()["optimizer"]
+        for o in (cuda, foreach, loop)
+    ]
+    assert peaks[0] == peaks[1] > peaks[2]
+    cpu = fake_steps(module, args, kwargs, StepOptions(optimizer=chosen)).steady
+    assert cpu.phase_peaks()["optimizer"] == peaks[2]

@@ -3,12 +3,12 @@
 The device's memory is taken in segments and handed out in blocks; freed blocks stay cached.
 *Allocated* bytes are blocks in use, *reserved* bytes are segments, and the difference is what
 fragmentation and caching cost. Rules (c10/cuda/CUDACachingAllocator.cpp, defaults of PyTorch
-2.x): requests are rounded up to 512 B; up to 1 MiB they come from the small pool, whose segments
-are 2 MiB; below 10 MiB from segments of 20 MiB; above, from a segment of their own rounded up to
-2 MiB. The smallest cached block that is large enough is taken. Its rest is split off when it is
-512 B or more (small pool) or more than 1 MiB (large pool), and freed neighbours merge. With
-expandable segments each pool is one growing range of pages, and every rest of 512 B or more is
-split off.
+2.x; the sizes are those of ``target/torch-cuda.toml``): requests are rounded up to 512 B; up to
+1 MiB they come from the small pool, whose segments are 2 MiB; below 10 MiB from segments of
+20 MiB; above, from a segment of their own rounded up to 2 MiB. The smallest cached block that is
+large enough is taken. Its rest is split off when it is 512 B or more (small pool) or more than
+1 MiB (large pool), and freed neighbours merge. With expandable segments each pool is one growing
+range of pages, and every rest of 512 B or more is split off.
 
 Not measured on a GPU here: figures that rest on this module are marked unverified.
 """
@@ -18,16 +18,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
+from peakfold.errors import UsageError
+from peakfold.target import Caching, load_eager
 from peakfold.units import round_up
-
-ROUND: Final = 512
-SMALL: Final = 1 << 20
-SMALL_SEGMENT: Final = 2 << 20
-MIN_LARGE: Final = 10 << 20
-LARGE_SEGMENT: Final = 20 << 20
-ROUND_LARGE: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +94,7 @@ class CachingAllocator:
     Args:
         capacity: bytes of the device that segments may take; `None` = no limit.
         expandable: one growing segment a pool (``expandable_segments:True``).
+        sizes: by which it decides; PyTorch's defaults if left out.
 
     Example:
         >>> allocator = CachingAllocator()
@@ -112,8 +107,12 @@ class CachingAllocator:
         (0, 2097152)
     """
 
-    def __init__(self, capacity: int | None = None, *, expandable: bool = False) -> None:
+    def __init__(
+        self, capacity: int | None = None, *, expandable: bool = False,
+        sizes: Caching | None = None,
+    ) -> None:  # fmt: skip
         self.capacity, self.expandable = capacity, expandable
+        self._sizes = sizes or _defaults()
         self.allocated = self.reserved = self.requested = 0
         self.segments: dict[int, int] = {}  # first address -> bytes
         self._small, self._large = _Pool(small=True), _Pool(small=False)
@@ -129,8 +128,8 @@ class CachingAllocator:
         """
         if nbytes == 0:
             return True
-        size = round_up(nbytes, ROUND)
-        pool = self._small if size <= SMALL else self._large
+        size = round_up(nbytes, self._sizes.round)
+        pool = self._small if size <= self._sizes.small else self._large
         block = pool.best(size) or self._grow(pool, size)
         if block is None:
             self._release_cached()
@@ -168,7 +167,7 @@ class CachingAllocator:
     def _split(self, block: _Block, size: int) -> None:
         rest = block.size - size
         splits = block.pool.small or self.expandable
-        if rest < ROUND if splits else rest <= SMALL:
+        if rest < self._sizes.round if splits else rest <= self._sizes.small:
             return
         after = _Block(block.start + size, rest, block.pool, block.segment,
                        before=block, after=block.after)  # fmt: skip
@@ -183,12 +182,13 @@ class CachingAllocator:
         """New memory of the device, as a cached block that is large enough."""
         if self.expandable:
             return self._extend(pool, size)
-        if size <= SMALL:
-            nbytes = SMALL_SEGMENT
-        elif size < MIN_LARGE:
-            nbytes = LARGE_SEGMENT
+        sizes = self._sizes
+        if size <= sizes.small:
+            nbytes = sizes.small_segment
+        elif size < sizes.min_large:
+            nbytes = sizes.large_segment
         else:
-            nbytes = round_up(size, ROUND_LARGE)
+            nbytes = round_up(size, sizes.round_large)
         if not self._room(nbytes):
             return None
         start = self._take(nbytes)
@@ -198,7 +198,7 @@ class CachingAllocator:
 
     def _extend(self, pool: _Pool, size: int) -> _Block | None:
         """Map more pages behind a pool's last block, joining it when it is free."""
-        page = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
+        page = self._page(pool)
         last = pool.last
         spare = last.size if last is not None and last.free else 0
         nbytes = round_up(size - spare, page)
@@ -221,6 +221,9 @@ class CachingAllocator:
         pool.add(last)
         return last
 
+    def _page(self, pool: _Pool) -> int:
+        return self._sizes.small_segment if pool.small else self._sizes.large_segment
+
     def _room(self, nbytes: int) -> bool:
         return self.capacity is None or self.reserved + nbytes <= self.capacity
 
@@ -242,7 +245,7 @@ class CachingAllocator:
                     self.reserved -= self.segments.pop(block.segment)
 
     def _unmap(self, pool: _Pool, block: _Block) -> None:
-        page = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
+        page = self._page(pool)
         if block is not pool.last:
             return
         origin = block.segment
@@ -260,6 +263,13 @@ class CachingAllocator:
             block.before.after, pool.last = None, block.before
         else:
             pool.last = None
+
+
+def _defaults() -> Caching:
+    caching = load_eager("cuda").caching
+    if caching is None:
+        raise UsageError("target torch-cuda has no caching allocator")
+    return caching
 
 
 def _merge(block: _Block, neighbour: _Block) -> None:

@@ -80,7 +80,8 @@ def _training(
     chip = None if device is None else load_device(device)
     have = room(chip, budget)
     with working("running steps on tensors without memory", quiet=quiet):
-        wanted = opt.step_of(flags["optimizer"], step)
+        target = opt.torch_target(flags["target"], step, chip)
+        wanted = opt.step_of(flags["optimizer"], step, target)
         bound = Bindings.parse(dims, ())
         document = fit_training(model, wanted, have, bound.dims, chip)
     emit(

@@ -17,6 +17,8 @@ from peakfold.errors import UsageError
 from peakfold.units import parse_size
 
 if TYPE_CHECKING:
+    from peakfold.device import Device
+    from peakfold.frontends.torch_step import StepOptions
     from peakfold.transform import Split, Train
 
 MODES = ("naive", "inplace", "share", "both", "arena")
@@ -176,8 +178,32 @@ def take_step(flags: dict[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in taken.items() if value is not None}
 
 
-def step_of(optimizer: str | None, given: dict[str, Any]) -> Any:  # noqa: ANN401 - torch is lazy
-    """The torch step's options."""
+def torch_target(target: str, step: dict[str, Any], device: Device | None) -> str:
+    """The target of a torch step: the one asked for, or else a GPU's when it runs on one."""
+    if target == "generic" and "device" not in step and device is not None:
+        return "torch-cuda" if device.kind == "gpu" else target
+    return target
+
+
+def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic") -> StepOptions:
+    """The torch step's options.
+
+    Args:
+        optimizer: its name; `None` = the step's default.
+        given: other fields of the options.
+        target: whose kernels run, where it says so.
+
+    Raises:
+        UsageError: no such target, or one that contradicts ``--kernels``.
+    """
+    from peakfold.target import load_target
+
+    eager = load_target(target).eager
+    if eager is not None:
+        if given.get("device", eager.device) != eager.device:
+            raise UsageError(f"--kernels {given['device']} contradicts --target {target}",
+                             hint="leave one of them out")  # fmt: skip
+        given = {"device": eager.device, "attention": eager.attention} | given
     import torch
 
     from peakfold.frontends.torch_step import StepOptions

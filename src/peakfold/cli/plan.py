@@ -167,12 +167,14 @@ def _training(
         raise UsageError("--shape, --svg and --png are not for a torch step",
                          hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
     budget = flags.pop("budget")
-    flags |= {"train": False, "optimizer": None, "param_grads": None}
-    options = PlanOptions(**_options(flags))
     chip = None if device is None else load_device(device)
+    target = opt.torch_target(flags["target"], step, chip)
+    flags |= {"train": False, "optimizer": None, "param_grads": None, "target": target}
+    options = PlanOptions(**_options(flags))
     with working("running a step on tensors without memory", quiet=quiet):
         bound = Bindings.parse(dims, ())
-        report = plan_training(model, opt.step_of(optimizer, step), options, bound.dims, chip)
+        wanted = opt.step_of(optimizer, step, target)
+        report = plan_training(model, wanted, options, bound.dims, chip)
     if as_json:
         emit(report.to_json())
     elif outputs.to_stdout is None:

@@ -30,6 +30,7 @@ from peakfold.frontends.torch_trace import Recorder, declare_module
 from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Graph, Role
 from peakfold.ir.run import Run, Steps
+from peakfold.target import Eager, load_eager
 
 Loss = Callable[[Any], torch.Tensor]
 MakeOptimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
@@ -74,8 +75,8 @@ class StepOptions:
             the sum of its first tensor of floats.
         accumulate: forward and backward passes before one update.
         autocast: element type of an autocast region around the forward pass.
-        device: whose eager kernels decide what is saved: on ``cuda`` a dropout keeps a mask of
-            bytes, on ``cpu`` one of floats.
+        device: whose eager kernels decide what is saved, ``cpu`` or ``cuda``; the facts are
+            those of the targets ``torch-cpu`` and ``torch-cuda``.
         attention: ``fused`` (nothing of the size of the scores exists), ``math`` (all of it
             does), or ``as-is`` (what torch chooses for the CPU).
         set_to_none: gradients are dropped after the update, as is torch's default.
@@ -99,8 +100,22 @@ class StepOptions:
         if self.accumulate < 1:
             raise UsageError(f"cannot accumulate {self.accumulate} batches")
 
+    @property
+    def rules(self) -> Eager:
+        """What the device's kernels keep."""
+        return load_eager(self.device)
+
     def make(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimizer of these parameters."""
+        """The optimizer of these parameters, in the form it has on the device."""
+        made = self._made(parameters)
+        if self.rules.optimizer_form == "foreach":
+            for group in made.param_groups:
+                open_form = group.get("foreach", False) is None and not group.get("fused")
+                if open_form and not group.get("differentiable"):
+                    group["foreach"] = True
+        return made
+
+    def _made(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         trained = [p for p in parameters if p.requires_grad]
         if not trained:
             raise UsageError("nothing to train: no parameter requires a gradient")
@@ -111,7 +126,10 @@ class StepOptions:
     def notes(self) -> tuple[str, ...]:
         """What was assumed, a line each."""
         name = self.optimizer if isinstance(self.optimizer, str) else "the example's"
-        said = [f"optimizer {name}, {self.form} form; eager kernels of {self.device}"]
+        form = f"{self.form} form"
+        if self.form == "default":
+            form += f" ({self.rules.optimizer_form} where it has one)"
+        said = [f"optimizer {name}, {form}; eager kernels of {self.device}"]
         if self.attention != "as-is":
             said.append(f"attention kernel: {self.attention}")
         if self.accumulate > 1:
@@ -441,7 +459,8 @@ class _DeviceKernels(TorchFunctionMode):
     def __init__(self, options: StepOptions, *, fake: bool) -> None:
         super().__init__()
         self._options = options
-        self._fake = fake and options.device == "cpu"
+        self._masks_of_bool = options.rules.dropout_mask == "bool"
+        self._onednn = fake and options.rules.lstm == "onednn"
 
     def __torch_function__(
         self,
@@ -454,9 +473,9 @@ class _DeviceKernels(TorchFunctionMode):
         if func in _BODIES:
             with self, patch.object(*_BODIES[func], _no_overrides):
                 return func(*args, **kwargs)
-        if self._options.device == "cuda" and func in _DROPOUTS:
+        if self._masks_of_bool and func in _DROPOUTS:
             return _byte_dropout(*args, **kwargs)
-        if self._fake and func is torch.lstm and takes_onednn(args):
+        if self._onednn and func is torch.lstm and takes_onednn(args):
             return lstm(*args)
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, args, kwargs, self._options)

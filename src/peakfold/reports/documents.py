@@ -137,6 +137,8 @@ def targets_document() -> TargetsDocument:
                 overlap_kinds=list(target.overlap_kinds),
                 views=target.views,
                 zero_copy_concat=target.zero_copy_concat,
+                eager=target.eager,
+                sources=dict(target.sources),
             )
             for target in map(load_target, TARGETS)
         ],

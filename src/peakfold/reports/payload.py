@@ -17,6 +17,7 @@ from peakfold.reports.device_records import DevicesDocument
 from peakfold.reports.extras import LintRecord, SparsityRecord
 from peakfold.reports.layers import LayersDocument
 from peakfold.reports.timing_records import TimingRecord
+from peakfold.target import Eager
 
 VERSION = 1
 
@@ -81,11 +82,17 @@ class TrainingStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorRecord:
-    """A GPU's caching allocator, replayed; the larger of both steps."""
+    """A GPU's caching allocator, replayed; the larger of both steps.
+
+    Attributes:
+        library_bytes: workspaces that libraries keep, part of the figures before.
+        context_bytes: taken beside the allocator.
+    """
 
     allocated_bytes: int
     reserved_bytes: int
     expandable_reserved_bytes: int
+    library_bytes: int
     context_bytes: int
     verified: bool
 
@@ -431,7 +438,12 @@ class OpsDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """One target; an empty `inplace_kinds` allows every kind the registry allows."""
+    """One target; an empty `inplace_kinds` allows every kind the registry allows.
+
+    Attributes:
+        eager: of PyTorch, what its kernels keep in a training step.
+        sources: where a figure comes from, by its name.
+    """
 
     name: str
     description: str
@@ -443,6 +455,8 @@ class TargetRecord:
     overlap_kinds: list[str]
     views: bool
     zero_copy_concat: bool
+    eager: Eager | None
+    sources: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument
 from peakfold.reports.text import clean, heading, listed, plain_table, render, shorten
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
+from peakfold.target import Eager
 from peakfold.units import format_bytes
 
 
@@ -123,5 +124,24 @@ def targets_text(document: TargetsDocument, *, width: int, color: bool) -> str:
             ),
             Text(f"  in place: {kinds}"),
             Text(f"  overlap: {', '.join(target.overlap_kinds) or 'nothing'}"),
+            *map(Text, _eager(target.eager)),
         ]
     return render(body, width=width, color=color)
+
+
+def _eager(kept: Eager | None) -> list[str]:
+    """What a framework's kernels keep in a training step."""
+    if kept is None:
+        return []
+    mask = "bool" if kept.dropout_mask == "bool" else "the input's type"
+    lines = [
+        f"  training: masks of dropout of {mask}; attention {kept.attention}; LSTM "
+        f"{kept.lstm}; optimizer {kept.optimizer_form}"
+    ]
+    if kept.caching is not None:
+        lines.append(
+            f"  caching allocator, blocks of {kept.caching.round} B; context "
+            f"{format_bytes(kept.context_bytes)}; for products {kept.product_threads} x "
+            f"{format_bytes(kept.product_workspace_bytes)}"
+        )
+    return lines

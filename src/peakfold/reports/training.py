@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from peakfold.analysis.cuda_allocator import Footprint
 from peakfold.device import Device
 from peakfold.ir.run import Run, Steps
 from peakfold.planning import PlanOptions, PlanResult, make_plan
@@ -92,7 +91,6 @@ def plan_training(
     names = input_names(example.module, args, kwargs)
     graph = step_graph(example.module, args, kwargs, options, names).graph
     result = make_plan(graph, replace(plan_options, quick=True))
-    cuda = options.device == "cuda"
     have = None if device is None or device.memory is None else int(device.memory.value)
     found = None if have is None else fit.room(steps, options, have)
     count: int | None = None
@@ -101,7 +99,7 @@ def plan_training(
     document = TrainingDocument(
         schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes],
         first=_step(steps.first), steady=_step(steps.steady),
-        cuda=_allocator(steps, fit.CONTEXT) if cuda else None,
+        cuda=None if options.rules.caching is None else _allocator(steps, options),
         device=None if device is None else device.name, have_bytes=have,
         need_bytes=None if found is None else found.need,
         fits=None if found is None else found.fits, devices=count,
@@ -131,16 +129,17 @@ def _step(run: Run) -> TrainingStep:
     )  # fmt: skip
 
 
-def _allocator(steps: Steps, context: int) -> AllocatorRecord:
-    from peakfold.analysis.footprint import cuda_footprint
+def _allocator(steps: Steps, options: StepOptions) -> AllocatorRecord:
+    from peakfold.runtimes.torch import fit
 
-    plain: list[Footprint] = [cuda_footprint(run) for run in (steps.first, steps.steady)]
-    growing = [cuda_footprint(run, expandable=True) for run in (steps.first, steps.steady)]
+    loaded = fit.on_device(steps, options)
+    plain, growing = fit.footprints(loaded), fit.footprints(loaded, expandable=True)
+    libraries = sum(s.nbytes for s in loaded.steady.storages if s.role == "workspace")
     return AllocatorRecord(
         allocated_bytes=max(f.allocated for f in plain),
         reserved_bytes=max(f.reserved for f in plain),
         expandable_reserved_bytes=max(f.reserved for f in growing),
-        context_bytes=context, verified=False,
+        library_bytes=libraries, context_bytes=options.rules.context_bytes, verified=False,
     )  # fmt: skip
 
 
@@ -176,6 +175,7 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
             Text(f"caching allocator: {format_bytes(cuda.allocated_bytes)} allocated, "
                  f"{format_bytes(cuda.reserved_bytes)} reserved "
                  f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
+                 f"workspaces of libraries among them {format_bytes(cuda.library_bytes)}; "
                  f"context {format_bytes(cuda.context_bytes)}; not verified on a GPU")
         )  # fmt: skip
     if document.fits is not None and document.have_bytes is not None:

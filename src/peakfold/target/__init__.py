@@ -7,7 +7,9 @@ do besides. A target is a TOML file beside this module, one a runtime.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
@@ -17,6 +19,57 @@ InputPolicy = Literal["external", "pinned", "reusable"]
 OutputPolicy = Literal["pinned", "external"]
 INPUT_POLICIES: tuple[InputPolicy, ...] = ("external", "pinned", "reusable")
 OUTPUT_POLICIES: tuple[OutputPolicy, ...] = ("pinned", "external")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caching:
+    """The sizes by which PyTorch's caching allocator of CUDA memory decides; bytes.
+
+    Attributes:
+        round: blocks are multiples of it, and no rest of a small block is smaller.
+        small: the largest request of the small pool; a rest of a large block is larger.
+        small_segment: a segment of the small pool.
+        min_large: from here on a request has a segment of its own.
+        large_segment: a segment that several large requests share.
+        round_large: own segments are multiples of it.
+    """
+
+    round: int
+    small: int
+    small_segment: int
+    min_large: int
+    large_segment: int
+    round_large: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eager:
+    """What PyTorch's eager kernels of one device keep in memory.
+
+    Attributes:
+        device: where they run.
+        dropout_mask: a dropout keeps a mask of the ``input``'s element type, or of ``bool``.
+        attention: the kernel of scaled dot-product attention: ``fused`` (nothing of the size of
+            the scores exists) or ``as-is`` (what torch chooses for the CPU).
+        lstm: a layer is one call of ``onednn`` that keeps a workspace, or elementary
+            ``operators``.
+        optimizer_form: how an optimizer walks the parameters when nobody says.
+        context_bytes: taken before any tensor, by context and libraries.
+        product_workspace_bytes: what the library of matrix products keeps for each thread from
+            the first product on.
+        product_threads: how many threads multiply in a training step.
+        caching: sizes of the caching allocator; `None` = each tensor is an allocation.
+    """
+
+    device: Literal["cpu", "cuda"]
+    dropout_mask: Literal["input", "bool"]
+    attention: Literal["as-is", "fused"]
+    lstm: Literal["onednn", "operators"]
+    optimizer_form: Literal["for-loop", "foreach"]
+    context_bytes: int
+    product_workspace_bytes: int = 0
+    product_threads: int = 0
+    caching: Caching | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +94,8 @@ class Target:
             or ``inplace`` (only the last reader may take them over).
         zero_copy_concat: whether a producer may write straight into a concatenation.
         concat_operands: how many tensors one concatenation may join; 0 = any number.
+        eager: of a framework that runs ops one by one: what its kernels keep.
+        sources: where a figure comes from, by its name.
     """
 
     name: str
@@ -55,13 +110,17 @@ class Target:
     reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True
     concat_operands: int = 0
+    eager: Eager | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def allows_inplace(self, kind: str) -> bool:
         """Whether this runtime's kernels of a kind may run in place at all."""
         return not self.inplace_kinds or kind in self.inplace_kinds
 
 
-TARGETS: tuple[str, ...] = ("generic", "mxnet", "tflm", "tflm-cmsis")
+TARGETS: tuple[str, ...] = (
+    "generic", "mxnet", "tflm", "tflm-cmsis", "torch-cpu", "torch-cuda",
+)  # fmt: skip
 
 
 def load_target(name: str) -> Target:
@@ -77,7 +136,31 @@ def load_target(name: str) -> Target:
     if name not in TARGETS:
         raise UsageError(f"no target {name!r}", hint=f"known: {', '.join(TARGETS)}")
     text = resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
-    values: dict[str, Any] = {"name": name}
-    for key, value in tomllib.loads(text).items():
-        values[key] = tuple(value) if isinstance(value, list) else value
-    return Target(**values)
+    read = tomllib.loads(text)
+    eager, caching = read.pop("eager", None), read.pop("caching", None)
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in read.items()
+    }
+    if eager is not None:
+        values["eager"] = Eager(**eager, caching=None if caching is None else Caching(**caching))
+    return Target(name=name, **values)
+
+
+@cache
+def load_eager(device: str) -> Eager:
+    """What PyTorch's kernels of a device keep.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        UsageError: there is no target for it.
+
+    Example:
+        >>> load_eager("cuda").dropout_mask, load_eager("cpu").dropout_mask
+        ('bool', 'input')
+    """
+    found = load_target(f"torch-{device}").eager
+    if found is None:
+        raise UsageError(f"target torch-{device} does not say what its kernels keep")
+    return found

@@ -7,18 +7,16 @@ nothing is extrapolated: every batch that is asked about is captured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from peakfold.analysis.cuda_allocator import Footprint
-from peakfold.analysis.footprint import cuda_footprint
+from peakfold.analysis.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.torch_module import Example
 from peakfold.frontends.torch_step import StepOptions, fake_steps
 from peakfold.ir.run import Steps
 
-CONTEXT: Final = 512 << 20
-"""Bytes a GPU's context and libraries take before any tensor; not verified on a device here."""
 _MOST: Final = 1 << 20
 
 
@@ -47,9 +45,28 @@ def steps_of(
     return fake_steps(example.module, args, kwargs, options, workspace)
 
 
-def footprints(steps: Steps, capacity: int | None = None) -> tuple[Footprint, Footprint]:
-    """Of the first and the steady step; as default segments."""
-    return (cuda_footprint(steps.first, capacity), cuda_footprint(steps.steady, capacity))
+def on_device(steps: Steps, options: StepOptions) -> Steps:
+    """Steps with what the device's libraries keep beside tensors."""
+    return replace(
+        steps, first=with_libraries(steps.first, options.rules, first=True),
+        steady=with_libraries(steps.steady, options.rules, first=False),
+    )  # fmt: skip
+
+
+def footprints(
+    steps: Steps, capacity: int | None = None, *, expandable: bool = False
+) -> tuple[Footprint, Footprint]:
+    """Of the first and the steady step.
+
+    Args:
+        steps: as `on_device` gives them.
+        capacity: bytes that segments may take.
+        expandable: with expandable segments.
+    """
+    return (
+        cuda_footprint(steps.first, capacity, expandable=expandable),
+        cuda_footprint(steps.steady, capacity, expandable=expandable),
+    )
 
 
 def room(steps: Steps, options: StepOptions, have: int) -> Room:
@@ -60,15 +77,16 @@ def room(steps: Steps, options: StepOptions, have: int) -> Room:
         options: whose device profile says what allocates.
         have: bytes of the device.
     """
-    if options.device == "cpu":
-        need = max(steps.first.peak, steps.steady.peak)
+    context = options.rules.context_bytes
+    if options.rules.caching is None:
+        need = max(steps.first.peak, steps.steady.peak) + context
         return Room(need, have, need <= have)
-    free = footprints(steps)
-    need = max(f.reserved for f in free) + CONTEXT
+    steps = on_device(steps, options)
+    need = max(f.reserved for f in footprints(steps)) + context
     if need <= have:
         return Room(need, have, True)
     # Caches are emptied before a request fails, so less may do.
-    tight = footprints(steps, max(have - CONTEXT, 0))
+    tight = footprints(steps, max(have - context, 0))
     fits = all(f.fits for f in tight)
     return Room(min(need, have) if fits else need, have, fits)
 
