@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from peakfold.frontends.torch_names import IGNORED, base_name, torch_kind
+from peakfold.frontends.torch_sparse import kind_of
 from peakfold.frontends.torch_values import Place, Ref, attribute, place_of, tensor_of
 from peakfold.ir import AttrValue, Graph, Op, Region, Role, Stated, Tensor, ViewFact
 
@@ -171,6 +172,10 @@ class GraphBuilder:
     def _placed(self, tensor: torch.Tensor) -> Place:
         """Where a tensor lies, joined storages taken as one."""
         place = place_of(tensor)
+        if tensor.layout is not torch.strided:
+            self.notes[f"tensors of layout {kind_of(tensor)} are counted as if they were dense"] = (
+                None
+            )
         while place.storage in self._same_storage:
             storage, shift = self._same_storage[place.storage]
             place = place.moved(storage, shift)

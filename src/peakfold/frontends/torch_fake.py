@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError
+from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
 _SMALL = 1 << 16
 """Elements up to which a plain tensor attribute keeps its values (masks, index tables)."""
@@ -41,6 +42,8 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     """
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
         return mode.from_tensor(tensor)
+    if has_parts(tensor):
+        return fake_sparse(tensor, mode)
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return mode.from_tensor(tensor)
     empty = torch.empty_strided(
@@ -100,7 +103,8 @@ def real_copy(module: torch.nn.Module) -> torch.nn.Module:
     """
     memo: dict[int, Any] = {}
     for tensor, _ in _tensors(module):
-        if not tensor.is_leaf:  # a weight that a hook computes, as old weight norm does
+        # A weight that a hook computes, as old weight norm does; a layout deepcopy refuses.
+        if not tensor.is_leaf or (has_parts(tensor) and tensor.layout is not torch.sparse_coo):
             memo[id(tensor)] = tensor.detach().clone()
         if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
             raise ModelError(

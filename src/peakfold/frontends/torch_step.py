@@ -195,6 +195,7 @@ def _steps(
         warnings.simplefilter("ignore")
         optimizer = options.make(module.parameters())
         runs = []
+        notes = dict.fromkeys(options.notes())
         for _ in range(2):
             tracker = StorageTracker(lambda: scopes.scope, workspace)
             _existing(tracker, module, inputs, optimizer)
@@ -206,8 +207,9 @@ def _steps(
             except Exception as error:
                 raise _failure(module, error, route) from None
             runs.append(tracker.run())
+            notes |= tracker.notes
     first, steady = runs
-    return Steps(first, steady, options.notes())
+    return Steps(first, steady, tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +230,9 @@ class StepGraph:
 class _Marker:
     """Takes the place of a storage tracker: what is marked becomes a role in the graph."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, recorder: Recorder) -> None:
         self._builder = builder
+        self._recorder = recorder
         self.phases: list[tuple[str, int]] = []
         self.gradients: set[str] = set()
 
@@ -238,9 +241,10 @@ class _Marker:
 
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         for tensor in tensors if role == "gradient" else ():
-            name = self._builder.name_of(id(tensor))
-            if name is not None:
-                self.gradients.add(name)
+            for ref in self._recorder.refs(tensor):
+                name = self._builder.name_of(ref.key)
+                if name is not None:
+                    self.gradients.add(name)
 
     def mark_saved(self) -> None:
         """Lifetimes follow from the graph."""
@@ -278,11 +282,11 @@ def step_graph(
         optimizer = options.make(copied.parameters())
         scopes = ScopeTracker(copied)
         builder = GraphBuilder(_TRAINED)
-        marker = _Marker(builder)
+        recorder = _StepRecorder(builder, lambda: scopes.scope)
+        marker = _Marker(builder, recorder)
         try:
-            _make_state(copied, optimizer)
+            _make_state(copied, inputs, options, optimizer)
             _declare(builder, copied, inputs, optimizer, names)
-            recorder = _StepRecorder(builder, lambda: scopes.scope)
             with scopes, _kernels(options, fake=True), recorder:
                 one_step(copied, inputs, options, optimizer, marker)
         except PeakfoldError:
@@ -327,12 +331,23 @@ class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def _make_state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """The optimizer's state, which its first update makes; any gradient does on fake tensors."""
+def _make_state(
+    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
+    optimizer: torch.optim.Optimizer,
+) -> None:  # fmt: skip
+    """The optimizer's state, which its first update makes.
+
+    Any dense gradient does on fake tensors; an optimizer that refuses it gets those of a step.
+    """
     for parameter in module.parameters():
         if parameter.requires_grad:
             parameter.grad = torch.empty_like(parameter)
-    optimizer.step()
+    try:
+        optimizer.step()
+    except RuntimeError:
+        optimizer.zero_grad(set_to_none=True)
+        with StorageTracker() as nobody:
+            one_step(module, inputs, options, optimizer, nobody)
     optimizer.zero_grad(set_to_none=True)
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from peakfold.frontends.torch_sparse import ROWS, called, kind_of, parts
 from peakfold.ir.run import Run, Storage
 
 Workspace = Callable[[Any, Any, Any], int]
@@ -37,6 +39,9 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         scope: path of the running module, asked at every call.
         workspace: scratch of a call, from its function and arguments; none by default.
+
+    Attributes:
+        notes: what was assumed, and tensors whose memory cannot be followed.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._event = 0
         self._forward: dict[int, str] = {}
         self._scratch: list[tuple[int, str, int]] = []
+        self.notes: dict[str, None] = {}
 
     def begin(self, phase: str) -> None:
         """Enter a phase: forward, backward, optimizer, after."""
@@ -61,16 +67,16 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def existing(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Note what is there before the run."""
         for tensor in tensors:
-            found = self._see(tensor, "", "", self._event)
-            if found is not None:
+            for found in self._note(tensor, "", "", self._event):
                 found.role = role
 
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Say what living tensors are for."""
         for tensor in tensors:
-            found = self._live.get(tensor.untyped_storage()._cdata)
-            if found is not None and found.born > 0:
-                found.role = role
+            for part in parts(tensor) or ():
+                found = self._live.get(part.untyped_storage()._cdata)
+                if found is not None and found.born > 0:
+                    found.role = role
 
     def mark_saved(self) -> None:
         """What the forward pass made and has not let go of is saved for the backward pass."""
@@ -94,14 +100,14 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        out = called(func, args, kwargs)
         name, scope = _called(func), self._place()
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
-                self._see(leaf, "outside", scope, None)
+                self._note(leaf, "outside", scope, None)
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
-                self._see(leaf, name, scope, None)
+                self._note(leaf, name, scope, None)
         if self._workspace is not None:
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:
@@ -117,12 +123,20 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._forward[torch._C._autograd._get_sequence_nr() - 1] = scope
         return scope
 
-    def _see(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> _Seen | None:
-        try:
-            storage = tensor.untyped_storage()
-            key, nbytes = storage._cdata, storage.nbytes()
-        except (RuntimeError, NotImplementedError):  # sparse layouts have none
-            return None
+    def _note(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> list[_Seen]:
+        """The storages that hold a tensor's bytes; one that cannot be followed is remembered."""
+        held = parts(tensor)
+        if held is None:
+            made = f"{kind_of(tensor)}, made by {op or 'the model'}"
+            self.notes.setdefault(f"memory not counted: {made}")
+            return []
+        if len(held) > 1 and isinstance(tensor, FakeTensor):
+            self.notes.setdefault(ROWS)
+        return [self._see(part, op, scope, at) for part in held]
+
+    def _see(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> _Seen:
+        storage = tensor.untyped_storage()
+        key, nbytes = storage._cdata, storage.nbytes()
         found = self._live.get(key)
         if found is not None and found.nbytes == nbytes:
             return found

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.frontends.torch_build import GraphBuilder
+from peakfold.frontends.torch_sparse import called, has_parts, parts
 from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Role
 
@@ -29,6 +30,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._scope = scope
         self._prefix = prefix
         self._count: dict[str, int] = {}
+        self._sparse: dict[Any, tuple[torch.Tensor, list[Ref]]] = {}
         self.keys: dict[int, Any] = {}
 
     def __torch_dispatch__(
@@ -39,9 +41,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
-        given = tree_map(self._ref, (args, kwargs))
-        out = func(*args, **kwargs)
-        results = [self._made(leaf) for leaf in _leaves(out)]
+        given = tree_map(self._given, (args, kwargs))
+        out = called(func, args, kwargs)
+        results = [ref for leaf in _leaves(out) for ref in self._made(leaf)]
         self._builder.call(self._name(func), func, given[0], given[1], results, self._scope())
         return out
 
@@ -52,19 +54,28 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = f"{stem}_{at}" if at else stem
         return f"{self._prefix}{name}"
 
-    def _ref(self, leaf: Any) -> Any:
+    def refs(self, tensor: torch.Tensor) -> list[Ref]:
+        """The values of a tensor: itself, or those that hold a sparse one's bytes."""
+        if not has_parts(tensor):
+            return [Ref(self.keys.get(id(tensor), id(tensor)), tensor)]
+        held = parts(tensor) or ()
+        key = (id(tensor), *(part.untyped_storage()._cdata for part in held))
+        if key not in self._sparse:  # new, or written: its values lie elsewhere then
+            self._sparse[key] = tensor, [Ref((key, at), part) for at, part in enumerate(held)]
+        return self._sparse[key][1]
+
+    def _given(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        ref = self._made(leaf)
-        if ref is not None and not self._builder.knows(ref.key):
-            # A tensor nobody declared: a constant that the program carries.
-            self._builder.declare(ref, "constant", Role.STATE)
-        return ref
+        refs = self.refs(leaf)
+        for ref in refs:
+            if not self._builder.knows(ref.key):
+                # A tensor nobody declared: a constant that the program carries.
+                self._builder.declare(ref, "constant", Role.STATE)
+        return refs if has_parts(leaf) else refs[0]
 
-    def _made(self, leaf: Any) -> Ref | None:
-        if not isinstance(leaf, torch.Tensor):
-            return None
-        return Ref(self.keys.get(id(leaf), id(leaf)), leaf)
+    def _made(self, leaf: Any) -> Sequence[Ref | None]:
+        return self.refs(leaf) if isinstance(leaf, torch.Tensor) else (None,)
 
 
 def _leaves(out: Any) -> Sequence[Any]:

@@ -88,12 +88,15 @@ def number_of(size: Any) -> int | None:
 
 
 def place_of(tensor: torch.Tensor) -> Place:
-    """Where a tensor lies; a storage of its own for layouts without strides (sparse)."""
+    """Where a tensor lies; a negative storage, its own, where torch shows none.
+
+    Torch raises for layouts without strides (sparse, oneDNN's) and for what vmap wraps.
+    """
     try:
         storage = tensor.untyped_storage()._cdata
-        strides, offset = tensor.stride(), number_of(tensor.storage_offset())
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError):
         return Place(-id(tensor), None, None, (tuple(tensor.shape),))
+    strides, offset = tensor.stride(), number_of(tensor.storage_offset())
     sizes = [number_of(size) for size in tensor.shape]
     steps = [number_of(step) for step in strides]
     layout = (tuple(map(str, tensor.shape)), tuple(map(str, strides)), str(tensor.dtype))
