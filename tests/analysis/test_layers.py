@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.analysis.layers import Layer, layer_variants, parse_layer
+from peakfold.analysis.layers import Layer, layer_variants, missing_forms, parse_layer
 from peakfold.errors import UsageError
 
 
@@ -71,3 +71,14 @@ def test_types_and_batches():
     f = small.total().figures
     assert f.bytes_moved == (2 * 3 * 8 * 16 + 64) // 2
     assert (small.batch, f.macs) == (3, 3 * 16 * 64)
+
+
+def test_a_form_that_a_layer_does_not_have_is_named_with_its_reason():
+    assert missing_forms(parse_layer("conv 3x3 8->8 @4 g4")) == {}
+    assert missing_forms(parse_layer("conv 3x3 6->9 @4 g4")) == {
+        "grouped": "4 groups do not divide 6 input and 9 output channels"
+    }
+    assert "standard form" in missing_forms(parse_layer("conv 3x3 8->8 @4 g1"))["grouped"]
+    alone = missing_forms(parse_layer("conv 3x3 1->8 @4"))
+    assert set(alone) == {"grouped", "depthwise", "separable"}
+    assert missing_forms(parse_layer("fc 4->4")) == {}

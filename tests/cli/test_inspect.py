@@ -102,6 +102,8 @@ def test_layer_types_need_no_model(call: Call, big: Path) -> None:
         231211008, 57802752, 1806336, 25690112, 27496448,
     ]  # fmt: skip
     assert "0.1189" in call("inspect", "--op", "conv 3x3 64->128 @56").stdout
+    odd = call("inspect", "--op", "conv 3x3 6->8 @4 g4")
+    assert "no grouped form: 4 groups do not divide 6 input channels" in odd.stdout
     assert call("inspect", "--op", "pool").exit_code == 2
     assert call("inspect", big, "--op", "fc 4->4").exit_code == 2
     assert call("inspect").exit_code == 2

@@ -54,6 +54,34 @@ def test_time_and_bound_in_text_and_json(call: Call, fc: Path) -> None:
     assert timing["utilisation_of"] == "vector float32"
 
 
+@pytest.mark.req("R77")
+def test_a_time_that_no_run_can_have_is_marked(call: Call, fc: Path) -> None:
+    floor = 8_192_000 / 8.1e12
+    for seconds, possible in ((floor * 0.99, False), (floor * 1.01, True)):
+        args = ("inspect", fc, "--device", "t4", "--measured", seconds)
+        timing = json.loads(call(*args, "--json").stdout)["timing"]
+        assert timing["least_s"] == pytest.approx(floor)
+        assert timing["measured_possible"] is possible
+        assert ("IMPOSSIBLE" in call(*args).stdout) is not possible
+    unmeasured = json.loads(call("inspect", fc, "--device", "t4", "--json").stdout)["timing"]
+    assert unmeasured["measured_possible"] is None
+
+
+def test_what_is_not_known_hides_the_turning_batch(call: Call, tmp_path: Path) -> None:
+    path, device = tmp_path / "strange.pf", tmp_path / "board.toml"
+    path.write_text(FC.replace("matmul", "warp"), "utf-8")
+    text = " ".join(call("inspect", path, "--device", "t4").stdout.split())
+    assert "never" not in text
+    assert "turning batch ? not known: arithmetic, traffic or peak of 1 op" in text
+    device.write_text('title = "b"\nkind = "mcu"\n[peak.vector]\n'
+                      'float32 = { gflops = 1, source = "derived: a guess" }\n')  # fmt: skip
+    path.write_text(FC, "utf-8")
+    text = " ".join(call("inspect", path, "--device", device).stdout.split())
+    assert "turning batch ? not known: the device's memory bandwidth is not stated" in text
+    found = json.loads(call("inspect", path, "--device", device, "--json").stdout)["timing"]
+    assert found["turning_batch"] is None
+
+
 def test_batch_sizes_are_swept(call: Call, fc: Path) -> None:
     args = ("inspect", fc, "--device", "t4", "--batches", "1,16,256")
     assert "Batch sizes" in call(*args).stdout
@@ -107,6 +135,10 @@ def test_the_plot_is_written_as_its_name_says(call: Call, fc: Path, tmp_path: Pa
         (("--device", "none.toml"), "cannot be read"),
         (("--precision", "float16"), "a time needs a device"),
         (("--measured", "1"), "a time needs a device"),
+        (("--device", "t4", "--measured", "0"), "not in the range"),
+        (("--device", "t4", "--measured", "-1"), "not in the range"),
+        (("--device", "t4", "--measured", "nan"), "not above 0 and finite"),
+        (("--device", "t4", "--measured", "inf"), "not above 0 and finite"),
         (("--batches", "1"), "a time needs a device"),
         (("--device", "t4", "--batches", "1,0"), "are not numbers from 1 on"),
         (("--device", "t4", "--batches", "many"), "are not numbers from 1 on"),
@@ -123,6 +155,7 @@ def test_mistakes_are_one_line(
     result = call("inspect", fc, *flags)
     assert result.exit_code == 2
     assert message in error_line(result.stderr)
+    assert result.stdout == ""
     assert not Path("r.svg").exists()
 
 

@@ -130,6 +130,27 @@ def layer_variants(layer: Layer) -> tuple[Variant, ...]:
     )  # fmt: skip
 
 
+def missing_forms(layer: Layer) -> dict[str, str]:
+    """The forms that a layer does not have, and why.
+
+    Example:
+        >>> missing_forms(parse_layer("conv 3x3 6->8 @4 g4"))
+        {'grouped': '4 groups do not divide 6 input channels'}
+    """
+    if not layer.kernel:
+        return {}
+    found: dict[str, str] = {}
+    sides = (("input", layer.inputs), ("output", layer.outputs))
+    uneven = [f"{count} {side}" for side, count in sides if count % layer.groups]
+    if uneven:
+        found["grouped"] = f"{layer.groups} groups do not divide {' and '.join(uneven)} channels"
+    elif layer.groups == 1:
+        found["grouped"] = "one group is the standard form"
+    if layer.inputs == 1:
+        found |= dict.fromkeys(("depthwise", "separable"), "there is one input channel")
+    return found
+
+
 _Conv = tuple[tuple[int, ...], int, int, int]  # kernel, output channels, stride, groups
 
 
@@ -141,12 +162,13 @@ def _forms(layer: Layer) -> dict[str, tuple[str, list[_Conv]]]:
     forms: dict[str, tuple[str, list[_Conv]]] = {
         "standard": ("N Kh Kw Cin Cout Hout Wout", [(k, cout, s, 1)])
     }
-    if g > 1 and cin % g == 0 and cout % g == 0:
+    missing = missing_forms(layer)
+    if "grouped" not in missing:
         forms["grouped"] = (f"standard / {g}", [(k, cout, s, g)])
-    if cin > 1:
+    if "depthwise" not in missing:
         forms["depthwise"] = ("N Kh Kw Cin Hout Wout", [(k, cin, s, cin)])
     forms["pointwise"] = ("N Cin Cout Hout Wout", [(one, cout, s, 1)])
-    if cin > 1:
+    if "separable" not in missing:
         forms["separable"] = ("depthwise + pointwise", [(k, cin, s, cin), (one, cout, 1, 1)])
     return forms
 

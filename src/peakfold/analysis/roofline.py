@@ -173,6 +173,12 @@ def op_time(work: Work, device: Device) -> OpTime:
 
 def _compute(work: Work, device: Device) -> tuple[float | None, str]:
     """Seconds of arithmetic: engines work side by side, work on one engine adds up."""
+    spent, rated = _by_engine(work, device)
+    return (None, "") if spent is None else (max(spent.values(), default=0.0), rated)
+
+
+def _by_engine(work: Work, device: Device) -> tuple[dict[str, float] | None, str]:
+    """Seconds of arithmetic of one run by engine, and the rate of its main one."""
     if work.macs is None or work.other_ops is None:
         return None, ""
     rated = ""
@@ -185,7 +191,27 @@ def _compute(work: Work, device: Device) -> tuple[float | None, str]:
             return None, ""
         spent[rate.engine] = spent.get(rate.engine, 0.0) + count / rate.per_second
         rated = rated or f"{rate.engine} {rate.dtype}"
-    return max(spent.values(), default=0.0), rated
+    return spent, rated
+
+
+def busiest_engine(works: Iterable[Work], device: Device) -> float | None:
+    """Seconds of the known arithmetic alone, at peak, on the engine that has most of it.
+
+    No run is faster, whatever is fused or cached and however engines overlap. `None` where no
+    arithmetic is rated.
+
+    Example:
+        >>> from peakfold.device import load_device
+        >>> conv = Work(name="conv", kind="conv", macs=4_050_000_000, other_ops=0, bytes_moved=1,
+        ...             engine="matrix")
+        >>> busiest_engine([conv, conv], load_device("t4"))  # 2 x 8.1e9 at 8.1 TFLOP/s
+        0.002
+    """
+    total: dict[str, float] = {}
+    for work in works:
+        for engine, seconds in (_by_engine(work, device)[0] or {}).items():
+            total[engine] = total.get(engine, 0.0) + seconds * work.runs
+    return max(total.values(), default=None)
 
 
 def roofline(works: Iterable[Work], device: Device) -> Roofline:

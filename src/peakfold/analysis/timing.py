@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 from peakfold.analysis.batches import BatchPoint, sweep, turning_batch
 from peakfold.analysis.cost import Cost
 from peakfold.analysis.latency import Estimate, estimate
-from peakfold.analysis.roofline import Bound, Roofline, Work, roofline
+from peakfold.analysis.roofline import Bound, Roofline, Work, busiest_engine, roofline
 from peakfold.analysis.works import Task, tasks_of
 from peakfold.device import Device, Latency
 from peakfold.errors import UsageError
@@ -105,11 +106,27 @@ class Timing:
     def turning_batch(self) -> int | None:
         """The smallest batch at which compute-bound ops take half of the bound (R79).
 
-        `None` when none does up to 65,536, or the batch or an op's time is not known.
+        `None` when none does up to 65,536, or `turning_unknown`.
         """
-        if not self.batch or self.roofline.unknown:
+        if not self.batch or self.roofline.unknown or self.device.bandwidth is None:
             return None
         return turning_batch(self._single, self.device)
+
+    @property
+    def turning_unknown(self) -> bool:
+        """Whether what is not known (batch, bandwidth, arithmetic) hides the turning batch."""
+        if not self.batch or self.roofline.unknown or self.device.bandwidth is None:
+            return True
+        return self.turning_batch is None and self.roofline.partial > 0
+
+    @property
+    def least_s(self) -> float | None:
+        """Seconds of the known arithmetic alone at peak, on the busiest engine.
+
+        Whatever a kernel fuses or caches, no run of these ops is faster; engines may overlap.
+        `None` where no peak is known.
+        """
+        return busiest_engine([task.work for task in self.tasks], self.device)
 
     def sweep(self, batches: Iterable[int]) -> tuple[BatchPoint, ...]:
         """The bound at other batch sizes.
@@ -203,10 +220,10 @@ def measured_share(found: Timing, seconds: float) -> tuple[float, str]:
         Utilisation from operations (2 a multiply-accumulate), and the rate it refers to.
 
     Raises:
-        UsageError: no time above 0, or no peak is known for what the model runs on.
+        UsageError: no finite time above 0, or no peak is known for what the model runs on.
     """
-    if not seconds > 0:
-        raise UsageError(f"a measured time of {seconds} s is not above 0")
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"a measured time of {seconds} s is not above 0 and finite")
     flops: dict[str, float] = {}
     for op in found.roofline.ops:
         if op.rated and op.work.flops:

@@ -141,11 +141,12 @@ def command(  # one parameter a flag
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
             lint=flags["lint"], sparsity=flags["sparsity"],
         )  # fmt: skip
+    contents = _contents(report, outputs, choice)  # what cannot be drawn fails before any text
     if as_json:
         emit(report.to_json(rate=choice.rate))
     elif outputs.to_stdout is None:
         emit(report.to_text(width=width(), color=color(), choice=choice))
-    outputs.write(_contents(report, outputs, choice), quiet=quiet)
+    outputs.write(contents, quiet=quiet)
     return _verdict(report) if strict else 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
-from peakfold.analysis.layers import Variant, layer_variants, parse_layer
+from peakfold.analysis.layers import Variant, layer_variants, missing_forms, parse_layer
 from peakfold.reports.text import clean, plain_table, render
 from peakfold.units import format_bytes, format_count
 
@@ -34,11 +34,16 @@ class LayerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayersDocument:
-    """Output of ``inspect --op TEXT --json``."""
+    """Output of ``inspect --op TEXT --json``.
+
+    Attributes:
+        missing: forms that this layer does not have, and why.
+    """
 
     schema: str
     layer: str
     rows: list[LayerRow]
+    missing: dict[str, str]
 
 
 def layers_document(schema: str, text: str) -> LayersDocument:
@@ -47,8 +52,11 @@ def layers_document(schema: str, text: str) -> LayersDocument:
     Raises:
         UsageError: `text` is no layer.
     """
-    rows = [_row(variant) for variant in layer_variants(parse_layer(text))]
-    return LayersDocument(schema=schema, layer=" ".join(text.split()), rows=rows)
+    layer = parse_layer(text)
+    rows = [_row(variant) for variant in layer_variants(layer)]
+    return LayersDocument(
+        schema=schema, layer=" ".join(text.split()), rows=rows, missing=missing_forms(layer)
+    )
 
 
 def _row(variant: Variant) -> LayerRow:
@@ -73,6 +81,7 @@ def layers_text(document: LayersDocument, *, width: int, color: bool) -> str:
     columns = [("", "left"), ("params", "right"), ("MACs", "right"), ("FLOPs", "right"),
                ("moved", "right"), ("FLOPs/B", "right"), ("of std", "right")]  # fmt: skip
     formulas = [Text(f"{row.name}: MACs = {row.macs_formula}", "dim") for row in document.rows]
+    missing = [Text(f"no {name} form: {why}") for name, why in document.missing.items()]
     title = Text(clean(document.layer), "bold")
-    body: list[RenderableType] = [title, "", plain_table(columns, rows), "", *formulas]
+    body: list[RenderableType] = [title, "", plain_table(columns, rows), *missing, "", *formulas]
     return render(body, width=width, color=color)

@@ -49,6 +49,9 @@ class TimingRecord:
         transfer_s: what inputs and outputs take over the host link, not part of `time_s`.
         sweep: the bound at the batch sizes that were asked for.
         turning_batch: the smallest batch at which compute-bound ops take half of the bound.
+        least_s: the known arithmetic alone at peak; no run is faster.
+        measured_possible: false for a measured time below `least_s`, on this device at this
+            precision; `None` where nothing was measured or no peak is known.
         utilisation: of the peak of `utilisation_of`, given a measured time.
     """
 
@@ -68,7 +71,9 @@ class TimingRecord:
     transfer_s: float | None
     turning_batch: int | None
     sweep: list[SweepRow]
+    least_s: float | None
     measured_s: float | None
+    measured_possible: bool | None
     utilisation: float | None
     utilisation_of: str | None
 
@@ -84,7 +89,7 @@ def timing_record(
         batches: batch sizes to tell the bound at.
 
     Raises:
-        UsageError: a measured time that is not above 0, or without any known peak; a batch
+        UsageError: a measured time that is not above 0 or not finite, or without any known peak; a batch
             below 1, or the bound at other batches cannot be told.
     """
     fit = found.estimate.fit if found.estimate is not None else None
@@ -96,7 +101,7 @@ def timing_record(
             measured_batch=fit.batch, extrapolated=found.extrapolated,
         )  # fmt: skip
     used = None if measured_s is None else measured_share(found, measured_s)
-    time_s = found.time_s
+    time_s, least = found.time_s, found.least_s
     return TimingRecord(
         device=found.device.name,
         precision=found.precision,
@@ -123,7 +128,9 @@ def timing_record(
             )
             for point in (found.sweep(batches) if batches else ())
         ],
+        least_s=least,
         measured_s=measured_s,
+        measured_possible=None if measured_s is None or least is None else measured_s >= least,
         utilisation=None if used is None else used[0],
         utilisation_of=None if used is None else used[1],
     )

@@ -36,8 +36,7 @@ def timing_part(
     if record.transfer_s is not None:
         rows.append(["host link", seconds(record.transfer_s), "for inputs and outputs, beside"])
     if record.utilisation is not None:
-        rows.append(["utilisation", f"{record.utilisation:.1%}",
-                     f"of {record.utilisation_of}, in {seconds(measured_s)} measured"])  # fmt: skip
+        rows.append(["utilisation", f"{record.utilisation:.1%}", _measured_words(record)])
     table = plain_table(
         [("time", "left"), ("of a run", "right"), ("", "left")],
         [[Text(a), Text(b, "bold"), Text(c)] for a, b, c in rows],
@@ -97,11 +96,35 @@ def _bound_words(record: TimingRecord) -> str:
 
 
 def _batch_words(found: Timing) -> tuple[str, str]:
-    if not found.batch or found.roofline.unknown:
-        return "?", "at which it turns compute-bound is not known"
+    if found.turning_unknown:
+        return "?", f"not known: {_missing(found)}"
     if found.turning_batch is None:
         return "never", "half of the bound's time is compute at no batch size"
-    return f"{found.turning_batch:,}", "from here on half of the bound's time is compute"
+    words = "from here on half of the bound's time is compute"
+    if found.roofline.partial:
+        words += ", of what is known"
+    return f"{found.turning_batch:,}", words
+
+
+def _missing(found: Timing) -> str:
+    if not found.batch:
+        return "how many samples a run has is not stated, pass --batch N"
+    if found.device.bandwidth is None:
+        return "the device's memory bandwidth is not stated"
+    many = counted(found.roofline.unknown + found.roofline.partial, "op")
+    return f"arithmetic, traffic or peak of {many}"
+
+
+def _measured_words(record: TimingRecord) -> str:
+    words = f"of {record.utilisation_of}, in {seconds(record.measured_s)} measured"
+    if record.measured_possible is False:
+        return (
+            f"{words}: IMPOSSIBLE, its arithmetic alone takes {seconds(record.least_s)} at peak; "
+            "check the time, the batch, --device and --precision"
+        )
+    if (record.utilisation or 0.0) > 1:
+        words += "; above 100% since other engines work beside it"
+    return words
 
 
 def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]:
