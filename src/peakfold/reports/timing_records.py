@@ -89,8 +89,8 @@ def timing_record(
         batches: batch sizes to tell the bound at.
 
     Raises:
-        UsageError: a measured time that is not above 0 or not finite, or without any known peak; a batch
-            below 1, or the bound at other batches cannot be told.
+        UsageError: a measured time that is not above 0 or not finite, or without any known peak;
+            a batch below 1, or the bound at other batches cannot be told.
     """
     fit = found.estimate.fit if found.estimate is not None else None
     error = None
