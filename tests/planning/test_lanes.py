@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from peakfold.analysis import Index
 from peakfold.analysis.parallel import Precedence, Use, conflicts, graph_needs
 from peakfold.ir import Graph, parse_graph
+from peakfold.packing import Packing, Problem
+from peakfold.packing import pack as real_pack
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path, path_colours
 from peakfold.planning.planner import study_graph
@@ -235,3 +237,17 @@ def test_memory_grows_with_freedom() -> None:
         make_plan(EX6, PlanOptions(align=1, lanes=lanes)).summary.arena_bytes for lanes in (1, 2, 0)
     ]
     assert arena == sorted(arena)
+
+
+def test_the_search_for_lanes_takes_the_time_limit_and_the_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def pack(problem: Problem, **effort: object) -> Packing:
+        asked.append(effort)
+        return real_pack(problem)
+
+    monkeypatch.setattr("peakfold.planning.parallel.pack", pack)
+    make_plan(EX6, PlanOptions(align=1, lanes=0, time_limit=1.5, seed=7))
+    assert asked == [{"time_limit": 1.5, "seed": 7}]

@@ -117,7 +117,10 @@ def _each_alone(played: Timeline, mode: Mode) -> Layout:
 
 def _lanes_arena(study: Study) -> Layout:
     played = study.play(full_aliasing(study))
-    packing = pack_lanes(study.index, played, study.running, study.policies.align)
+    packing = pack_lanes(
+        study.index, played, study.running, study.policies.align,
+        time_limit=study.options.time_limit, seed=study.options.seed,
+    )  # fmt: skip
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
         None, packing.lower_bound, packing.optimal, packing.height,

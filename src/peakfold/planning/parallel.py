@@ -115,12 +115,12 @@ def assign_lanes_objects(index: Index, played: Timeline, running: Running) -> li
 
 
 def pack_lanes(
-    index: Index, played: Timeline, running: Running, align: int, time_limit: float = 5.0
+    index: Index, played: Timeline, running: Running, align: int, *, time_limit: float, seed: int
 ) -> Packing:
-    """Pack whole blocks under the partial order of a way of running."""
+    """Pack whole blocks under the partial order of a way of running; the rest as for `pack`."""
     size = [block.size for block in played.blocks]
     problem = Problem.of(
         [0] * len(size), [1] * len(size), size, align=align,
         conflicts=_conflicts(index, played, running),
     )  # fmt: skip
-    return pack(problem, time_limit=time_limit)
+    return pack(problem, time_limit=time_limit, seed=seed)
