@@ -1,4 +1,4 @@
-"""Hypothesis strategies for graphs: every kind of sharing and every trap can come up."""
+"""Hypothesis strategies: graphs in which every kind of sharing and trap can come up; options."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from peakfold.ir import DTYPES, Graph, Op, OverlapFact, Role, Stated, Tensor
+from peakfold.planning import PlanOptions
+from peakfold.planning.plan import MODES
 
 BYTE = DTYPES["uint8"]
+
+OPTIONS = st.builds(
+    PlanOptions,
+    mode=st.sampled_from(MODES),
+    share=st.sampled_from(["any", "equal", "nnvm"]),
+    inputs=st.sampled_from(["external", "pinned", "reusable"]),
+    outputs=st.sampled_from(["pinned", "external"]),
+    align=st.sampled_from([1, 4, 64]),
+    inplace=st.booleans(),
+    views=st.booleans(),
+    zero_copy=st.booleans(),
+    overlap=st.booleans(),
+)
+"""Plans for one lane, in every mode."""
 
 
 class _Builder:

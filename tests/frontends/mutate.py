@@ -1,29 +1,40 @@
-"""Seeded mutations of real models: flipped and cut bytes, and broken structure."""
+"""Seeded mutations of real models: any file's bytes flipped and cut, ONNX structure broken."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 
+Edit = Callable[[bytearray, int, random.Random], None]
+"""Changes bytes from a place on."""
 
-def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Flip, cut, repeat or insert bytes."""
+
+def mutate_bytes(data: bytes, rng: random.Random, more: Sequence[Edit] = ()) -> bytes:
+    """Flip, cut, repeat or insert bytes, or do what a format of its own suggests."""
     mutated = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 8])):
         at = rng.randrange(len(mutated) + 1)
-        how = rng.randrange(4)
-        if how == 0 and at < len(mutated):
-            mutated[at] = rng.randrange(256)
-        elif how == 1:
-            del mutated[at : at + rng.randrange(1, 40)]
-        elif how == 2:
-            mutated[at:at] = mutated[at : at + rng.randrange(1, 40)]
-        else:
-            mutated[at:at] = rng.randbytes(rng.randrange(1, 8))
+        rng.choice([_flip, _cut, _repeat, _insert, *more])(mutated, at, rng)
     return bytes(mutated)
+
+
+def _flip(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at : at + 1] = rng.randbytes(1)
+
+
+def _cut(data: bytearray, at: int, rng: random.Random) -> None:
+    del data[at : at + rng.randrange(1, 40)]
+
+
+def _repeat(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at:at] = data[at : at + rng.randrange(1, 40)]
+
+
+def _insert(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at:at] = rng.randbytes(rng.randrange(1, 8))
 
 
 def mutate_structure(data: bytes, rng: random.Random) -> bytes:

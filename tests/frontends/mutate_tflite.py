@@ -11,27 +11,22 @@ import flatbuffers
 
 from peakfold.frontends.tflite_schema import names_of, schema
 
+from . import mutate
+
 
 def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Flip, cut, repeat or insert bytes; mostly near the structure, away from the weights."""
-    mutated = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 8])):
-        at = rng.randrange(len(mutated) + 1)
-        how = rng.randrange(6)
-        if how == 0 and at < len(mutated):
-            mutated[at] = rng.randrange(256)
-        elif how == 1:
-            del mutated[at : at + rng.randrange(1, 40)]
-        elif how == 2:
-            mutated[at:at] = mutated[at : at + rng.randrange(1, 40)]
-        elif how == 3:
-            mutated[at:at] = rng.randbytes(rng.randrange(1, 8))
-        elif how == 4:
-            del mutated[at:]
-        elif at + 4 <= len(mutated):
-            word = rng.choice([0, 1, 4, 2**31 - 1, 2**31, 2**32 - 1, len(mutated)])
-            mutated[at : at + 4] = struct.pack("<I", word)
-    return bytes(mutated)
+    """Bytes changed, the file cut short, or a word that may be an offset or a length replaced."""
+    return mutate.mutate_bytes(data, rng, [_cut_short, _replace_word])
+
+
+def _cut_short(data: bytearray, at: int, _rng: random.Random) -> None:
+    del data[at:]
+
+
+def _replace_word(data: bytearray, at: int, rng: random.Random) -> None:
+    if at + 4 <= len(data):
+        word = rng.choice([0, 1, 4, 2**31 - 1, 2**31, 2**32 - 1, len(data)])
+        data[at : at + 4] = struct.pack("<I", word)
 
 
 def mutate_structure(data: bytes, rng: random.Random) -> bytes:

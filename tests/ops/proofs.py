@@ -165,16 +165,6 @@ def disproof_of_inplace(instance: Instance, at: int, seed: int = 0) -> tuple[str
     return "", sensitive
 
 
-def redrawn(instance: Instance, seed: int) -> Arrays:
-    """Other data for the operands that carry data; floats only, so indices stay legal."""
-    rng = np.random.default_rng(seed)
-    fresh = {}
-    for name, value in instance.feeds.items():
-        if value.dtype.kind == "f":
-            fresh[name] = rng.standard_normal(value.shape).astype(value.dtype)
-    return {**instance.feeds, **fresh}
-
-
 def disproof_of_ranges(spec: OpSpec, instance: Instance) -> tuple[list[str], set[str]]:
     """Claims of views and parts that the bytes contradict, and which claims were made."""
     made, wrong = set(), []

@@ -14,25 +14,11 @@ from hypothesis import strategies as st
 
 from peakfold.ir import Graph, Op, check_graph, parse_graph, print_graph
 from peakfold.planning import Plan, PlanOptions, decode_plan, encode_plan, make_plan
-from peakfold.planning.plan import MODES
 from peakfold.planning.verify import verify_plan
-from tests.strategies import graphs
+from tests.strategies import OPTIONS, graphs
 
 from .executor import ArenaRun, ordinary_run
 from .handmade import topological_orders
-
-OPTIONS = st.builds(
-    PlanOptions,
-    mode=st.sampled_from(MODES),
-    share=st.sampled_from(["any", "equal", "nnvm"]),
-    inputs=st.sampled_from(["external", "pinned", "reusable"]),
-    outputs=st.sampled_from(["pinned", "external"]),
-    align=st.sampled_from([1, 4, 64]),
-    inplace=st.booleans(),
-    views=st.booleans(),
-    zero_copy=st.booleans(),
-    overlap=st.booleans(),
-)
 
 
 def feeds_for(graph: Graph) -> dict[str, np.ndarray]:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph
 from peakfold.planning import Plan, PlanOptions
-from peakfold.planning.plan import MODES, PlannedAlias
+from peakfold.planning.plan import PlannedAlias
 from tests.frontends.models import model
 from tests.planning.test_properties import mutations
-from tests.strategies import graphs
+from tests.strategies import OPTIONS, graphs
 
 from .helpers import Case, buffer_of, byte_case, moved, onnx_case, over, replace
 
@@ -226,18 +226,6 @@ def test_what_cannot_be_laid_out_at_all_is_refused(change, message: str) -> None
     )
     with pytest.raises(InvalidPlan, match=message):
         case.run(change(case.plan))
-
-
-OPTIONS = st.builds(
-    PlanOptions,
-    mode=st.sampled_from(MODES),
-    inputs=st.sampled_from(["external", "pinned", "reusable"]),
-    outputs=st.sampled_from(["pinned", "external"]),
-    align=st.sampled_from([1, 4, 64]),
-    inplace=st.booleans(),
-    views=st.booleans(),
-    zero_copy=st.booleans(),
-)
 
 
 @given(graphs(), OPTIONS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from peakfold.analysis.index import Index
 from peakfold.analysis.scratch import table_workspace
 from peakfold.ir import Graph, Op, OverlapFact, ViewFact
 from peakfold.ops import context, lookup
@@ -71,6 +73,25 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
         views, inplace = (), (0,) if target.allows_inplace(op.kind) else ()
     known = spec.known or (op.kind == "opaque" and stated is not None)
     return Facts(inplace, views, parts, workspace, known, renames, overlap)
+
+
+def viewed(index: Index, op: Op, facts: Facts) -> Iterator[tuple[int, int, int]]:
+    """The views of an op whose operand and result both exist: result, operand, bytes between.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> from peakfold.target import load_target
+        >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\n"
+        ...                 "y: int8[2] = slice(x, starts=[2], ends=[4])\\noutput y")
+        >>> facts = op_facts(g, g.ops[0], load_target("generic"))
+        >>> list(viewed(Index.of(g), g.ops[0], facts))
+        [(1, 0, 2)]
+    """
+    for view in facts.views:
+        result = op.outputs[view.output] if view.output < len(op.outputs) else ""
+        operand = op.inputs[view.input] if view.input < len(op.inputs) else ""
+        if result and operand:
+            yield index.id_of[result], index.id_of[operand], view.offset
 
 
 def unsupported(graph: Graph) -> dict[str, int]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isqrt, prod, sqrt
+from math import prod, sqrt
 
 from peakfold.analysis.cost import Cost
 from peakfold.ir import Graph, Op, Tensor
 from peakfold.ops import context, lookup
 from peakfold.ops.spec import concrete
+from peakfold.units import round_up
 
 UNBALANCED = 1.25
 """A 1x1 convolution is named when it accesses this many times what balanced channels would."""
@@ -27,7 +28,9 @@ ELEMENTWISE = 0.25
 VOCABULARY = 0.2
 """A table is named when it holds this share of the parameters, and has this many rows."""
 ROWS = 4096
-MULTIPLE = 8
+MULTIPLE, TILE = 8, 64
+"""Sizes of heads and tables that are no multiple of the first are named; a table is then padded to
+a multiple of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +329,7 @@ def _head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         shape = concrete(keys) or ()
         size = shape[-1] if len(shape) == 4 else (shape[-1] // kv_heads if shape else width // 2)
         if size % MULTIPLE:
-            padded = -(-size // MULTIPLE) * MULTIPLE
+            padded = round_up(size, MULTIPLE)
             yield Lint(
                 rule="head-size", ops=(op.name,),
                 message=f"heads of {size} are no multiple of {MULTIPLE}: tiles are filled to "
@@ -338,20 +341,10 @@ def _head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
             continue
         result = concrete(graph.by_name[op.outputs[0]])
         if result and result[-1] >= ROWS and result[-1] % MULTIPLE:
-            padded = -(-result[-1] // 64) * 64
+            padded = round_up(result[-1], TILE)
             yield Lint(
                 rule="vocabulary-multiple", ops=(op.name,),
                 message=f"{result[-1]:,} outputs are no multiple of {MULTIPLE}: "
                 f"{padded:,} would fill the tiles",
                 saves_bytes=None,
             )  # fmt: skip
-
-
-def balanced(positions: int, macs: int) -> int:
-    """The channel width that meets `access_bound`.
-
-    Example:
-        >>> balanced(56 * 56, 56 * 56 * 128 * 128)
-        128
-    """
-    return isqrt(macs // positions)

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-PHASES = ("before", "forward", "backward", "optimizer", "after")
-
 
 @dataclass(frozen=True, slots=True)
 class Storage:
@@ -25,7 +23,7 @@ class Storage:
         died: event number of its death; `None` = it outlives the run.
         role: parameter, state, input, optimizer_state, gradient (of a parameter), saved (made in
             the forward pass and still there when the backward pass begins), output, temporary.
-        phase: in which it was born.
+        phase: in which it was born: before, forward, backward, optimizer or after.
         op: the operator that made it; empty for what was there before.
         scope: path of the module that ran.
     """

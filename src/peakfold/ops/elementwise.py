@@ -103,9 +103,9 @@ def _mean_operations(ctx: Context) -> int:
     return (present if present > 1 else 0) * prod(produced(ctx))
 
 
-def _unary(kind: str, operations: int = 1) -> OpSpec:
+def _unary(kind: str) -> OpSpec:
     return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero,
-                  other_ops=per_output(operations))  # fmt: skip
+                  other_ops=per_output())  # fmt: skip
 
 
 def _binary(kind: str) -> OpSpec:

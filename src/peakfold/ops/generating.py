@@ -170,9 +170,9 @@ def _stft_other(ctx: Context) -> int:
     return sizes(ctx)[0] * frames * (_transform_operations(length) + window)
 
 
-def _filled(kind: str, shape: ShapeRule, *, pure: bool = True, operations: int = 0) -> OpSpec:
+def _filled(kind: str, shape: ShapeRule, *, operations: int = 0) -> OpSpec:
     return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=per_output(operations),
-                  engine="copy", pure=pure)  # fmt: skip
+                  engine="copy")  # fmt: skip
 
 
 ROWS: Final = (

@@ -10,7 +10,7 @@ from typing import Final
 
 from peakfold.ir.types import DType
 from peakfold.ops.rules import FLOAT, Types, axis_of, per_input, same, tells, unknown, zero
-from peakfold.ops.spec import Context, CountRule, OpSpec
+from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import dims, dtype, integer, named_dtype, wanted
 
 
@@ -38,9 +38,9 @@ def _layer_norm(ctx: Context) -> Types:
     return ((dtype(ctx), shape), (stash, kept), (stash, kept))
 
 
-def norm_row(kind: str, operations: int, workspace: CountRule = unknown) -> OpSpec:
+def norm_row(kind: str, operations: int) -> OpSpec:
     """A normalisation that keeps its input's type."""
-    return OpSpec(kind, same(), workspace=workspace, macs=zero, other_ops=per_input(operations))
+    return OpSpec(kind, same(), workspace=unknown, macs=zero, other_ops=per_input(operations))
 
 
 ROWS: Final = (

@@ -299,9 +299,9 @@ def _common(column: set[Dim]) -> Dim:
     raise CannotTell
 
 
-def same(position: int = 0) -> ShapeRule:
-    """Output 0 has the type of one input."""
-    return tells(lambda ctx: ((dtype(ctx, position), dims(ctx, position)),))
+def same() -> ShapeRule:
+    """Output 0 has the type of input 0."""
+    return tells(lambda ctx: ((dtype(ctx), dims(ctx)),))
 
 
 def same_as(position: int, of: DType) -> ShapeRule:

@@ -210,9 +210,9 @@ def sizes(ctx: Context, position: int = 0) -> tuple[int, ...]:
     return shape
 
 
-def produced(ctx: Context, position: int = 0) -> tuple[int, ...]:
-    """Shape of an output in numbers, for rules that run after shape inference."""
-    shape = ctx.out_shape(position)
+def produced(ctx: Context) -> tuple[int, ...]:
+    """Shape of output 0 in numbers, for rules that run after shape inference."""
+    shape = ctx.out_shape(0)
     if shape is None:
         raise CannotTell
     return shape

@@ -9,7 +9,7 @@ of live rectangles in O(m log m); `violations_naive` compares all pairs and is i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -105,13 +105,13 @@ def violations_naive(
     return found + [_overlap(problem, where, *pair) for pair in sorted(pairs)]
 
 
-def require_valid(problem: Problem, offsets: ArrayLike, capacity: int | None = None) -> None:
+def require_valid(problem: Problem, offsets: ArrayLike) -> None:
     """Pass silently or refuse.
 
     Raises:
         InvalidPlan: the first violation and how many there are.
     """
-    found = violations(problem, offsets, capacity)
+    found = violations(problem, offsets)
     if found:
         raise InvalidPlan(found[0].message, hint=f"{len(found)} violations in all")
 
@@ -240,13 +240,3 @@ class _AddressSet:
             del items[at], self._lows[block][at]
         if not items and self._heads:
             del self._items[block], self._lows[block], self._heads[max(block - 1, 0)]
-
-
-def describe(found: Iterable[Violation]) -> str:
-    """Violations as lines of text.
-
-    Example:
-        >>> describe([Violation("pin", "buffer 'a' at 3 is pinned to 0", (0,))])
-        "pin: buffer 'a' at 3 is pinned to 0"
-    """
-    return "\n".join(f"{item.rule}: {item.message}" for item in found)

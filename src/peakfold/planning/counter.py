@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from peakfold.analysis import Facts, Index, Policies, Schedule
+from peakfold.analysis.facts import viewed
 from peakfold.planning.storage import Alias, Storages
 from peakfold.units import round_up
 
@@ -183,17 +184,13 @@ class _Run:
         """Views, then an in-place result."""
         record, facts, storages = self.index.graph.ops[op], self.facts[op], self.plan.storages
         given: list[tuple[int, int, str]] = []
-        for view in facts.views if self.views else ():
-            name, source = record.outputs[view.output], record.inputs[view.input]
-            if not name or not source:
-                continue
-            tensor, host = self.index.id_of[name], self.index.id_of[source]
+        for tensor, host, offset in viewed(self.index, record, facts) if self.views else ():
             owner = storages.of[host]
-            if owner < 0 or view.offset % self.policies.align:
+            if owner < 0 or offset % self.policies.align:
                 continue
             if tensor in self.outputs and not self._may_keep(owner):
                 continue
-            self._share(op, tensor, host, view.offset, "view")
+            self._share(op, tensor, host, offset, "view")
             given.append((tensor, self.plan.object_of[owner], "view"))
         first = record.outputs[0] if record.outputs else ""
         if self.inplace and first and storages.of[self.index.id_of[first]] < 0:

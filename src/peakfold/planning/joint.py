@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from peakfold.analysis.facts import viewed
 from peakfold.planning.layouts import make_layout, slices_of
 from peakfold.planning.order import best_order, bound_without_copies, sharing_of
 from peakfold.planning.overlapping import with_all_overlaps
@@ -79,11 +80,9 @@ def whole_views(study: Study) -> list[int]:
     index = study.index
     root = list(range(len(index.nbytes)))
     for op, fact in zip(study.graph.ops, study.facts, strict=True):
-        for view in fact.views:
-            if op.outputs[view.output] and op.inputs[view.input]:
-                one, two = index.id_of[op.outputs[view.output]], index.id_of[op.inputs[view.input]]
-                if index.nbytes[one] == index.nbytes[two]:
-                    root[one] = root[two]
+        for tensor, host, _ in viewed(index, op, fact):
+            if index.nbytes[tensor] == index.nbytes[host]:
+                root[tensor] = root[host]
     return root
 
 

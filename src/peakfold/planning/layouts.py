@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from peakfold.analysis import make_schedule
+from peakfold.analysis.facts import viewed
 from peakfold.analysis.parallel import graph_needs
 from peakfold.packing import Problem, pack
 from peakfold.packing.objects import Assignment, assign_objects, objects_bound
@@ -258,13 +259,11 @@ def slices_of(study: Study) -> dict[int, int]:
     """Results that are views of a part of an operand, and that operand (tensor ids)."""
     index = study.index
     return {
-        index.id_of[op.outputs[view.output]]: index.id_of[op.inputs[view.input]]
+        tensor: host
         for op, fact in zip(study.graph.ops, study.facts, strict=True)
-        for view in fact.views
-        if op.outputs[view.output] and op.inputs[view.input]
-        and index.nbytes[index.id_of[op.outputs[view.output]]]
-        < index.nbytes[index.id_of[op.inputs[view.input]]]
-    }  # fmt: skip
+        for tensor, host, _ in viewed(index, op, fact)
+        if index.nbytes[tensor] < index.nbytes[host]
+    }
 
 
 def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:

@@ -17,9 +17,9 @@ from peakfold.transform import Split
 from peakfold.transform.split import exits
 
 COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-_MISSES = (
-    2  # the whole result and the whole image may lie side by side: two bands may not be enough
-)
+_MOST = 400
+_MISSES = 2
+"""The whole result and the whole image may lie side by side: two bands may not be enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,20 @@ def live_peak(study: Study) -> int:
     return study.play(full_aliasing(study)).peak
 
 
-def patch_choices(graph: Graph, options: PlanOptions, most: int = 400) -> list[PatchChoice]:
+def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
     """Splits that lower the live bytes, best trade-offs only: fewer bytes cost more work.
 
     Every exit behind the peak is tried with growing numbers of bands until the peak no longer
-    falls twice in a row.
+    falls twice in a row; `_MOST` splits in all.
 
     Args:
         graph: as loaded.
         options: of the plan; the order stays the file's.
-        most: how many splits to try.
     """
     options = replace(options, split=None, order="file", time_limit=0.0)
     study = study_graph(graph, options)
     played = study.play(full_aliasing(study))
-    least, found, left = played.peak, [], most
+    least, found, left = played.peak, [], _MOST
     peak_op = study.order[min(played.peak_step, len(study.order) - 1)]
     folded = study.graph
     for name in _behind(folded, peak_op):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peakfold.analysis.index import is_opaque
+from peakfold.interval import Interval
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan, PlannedBuffer
 
@@ -23,9 +24,12 @@ class Location:
 
     def overlaps(self, other: Location) -> bool:
         """Whether both cover a common byte."""
-        return self.space == other.space and max(self.address, other.address) < min(
-            self.address + self.nbytes, other.address + other.nbytes
-        )
+        return self.space == other.space and self.extent.overlaps(other.extent)
+
+    @property
+    def extent(self) -> Interval:
+        """Its bytes, as addresses."""
+        return Interval(self.address, self.address + self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

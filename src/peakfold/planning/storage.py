@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from peakfold.analysis.facts import Facts
+from peakfold.analysis.facts import Facts, viewed
 from peakfold.analysis.index import Index
 from peakfold.analysis.parallel import Precedence
 from peakfold.analysis.schedule import Policies, Schedule
@@ -181,21 +181,16 @@ class _Builder:
                 self._take_parts(op, record, tensor, facts)
 
     def _place_views(self, op: int, record: Op, facts: Facts) -> None:
-        for view in facts.views:
-            name = record.outputs[view.output] if view.output < len(record.outputs) else ""
-            source = record.inputs[view.input] if view.input < len(record.inputs) else ""
-            if not name or not source:
-                continue
-            tensor, host = self.index.id_of[name], self.index.id_of[source]
+        for tensor, host, offset in viewed(self.index, record, facts):
             if self.result.of[tensor] >= 0 or host in self.index.opaque:
                 continue
             if tensor in self.aliasing.copied or not self._stays(op, tensor, host):
                 continue
             if self.result.of[host] < 0:
                 self._own(host, True)  # a parameter: its bytes are nobody's arena
-            if not self._may_view(tensor, host, view.offset):
+            if not self._may_view(tensor, host, offset):
                 continue
-            self._join(tensor, host, view.offset)
+            self._join(tensor, host, offset)
             self.result.aliases.append(Alias(op, tensor, host, "view"))
 
     def _stays(self, op: int, tensor: int, host: int) -> bool:

@@ -89,10 +89,6 @@ class RooflinePlot:
     top: float
     notes: tuple[str, ...]
 
-    def attainable(self, roof: Roof, x: float) -> float:
-        """The most operations a second at an intensity: min(peak, x * bandwidth) (R79)."""
-        return min(roof.peak, x * self.bandwidth)
-
 
 def roofline_plot(
     found: Roofline, device: Device, *, title: str, times: Sequence[float | None] | None = None

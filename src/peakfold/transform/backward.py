@@ -98,7 +98,6 @@ class _Backward:
         # Gradients of a tensor that its consumers have made so far; each once.
         self.pieces: dict[str, list[str]] = {}
         self.undeclared: Counter[str] = Counter()
-        self.stops: Counter[str] = Counter()
 
     def run(self) -> Graph:
         wanted = self._wanted()

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from peakfold.analysis import Facts, Index, Policies
+from peakfold.analysis.facts import viewed
 from peakfold.interval import Interval
 from peakfold.ir import Op
 from peakfold.planning.storage import Aliasing
@@ -133,20 +134,15 @@ class _Finder:
         self.found.over.append(over)
 
     def _place_views(self, record: Op, facts: Facts) -> None:
-        for view in facts.views:
-            name = record.outputs[view.output] if view.output < len(record.outputs) else ""
-            source = record.inputs[view.input] if view.input < len(record.inputs) else ""
-            if not name or not source:
-                continue
-            tensor, host = self.index.id_of[name], self.index.id_of[source]
+        for tensor, host, offset in viewed(self.index, record, facts):
             if self.found.root[tensor] >= 0 or host in self.index.opaque:
                 continue
             if tensor in self.aliasing.copied:
                 continue
             if self.found.root[host] < 0:
                 self.found.own(host, True)
-            if self._may_view(tensor, host, view.offset):
-                self.found.join(tensor, host, view.offset)
+            if self._may_view(tensor, host, offset):
+                self.found.join(tensor, host, offset)
                 self.view_of[tensor] = host
 
     def _may_view(self, tensor: int, host: int, at: int) -> bool:

@@ -17,6 +17,8 @@ from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.memory import POISON
 
 _FREE_LANES = 4
+_LONGEST_DELAY = 0.002
+"""Seconds before an op runs, so that the threads interleave differently every time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +186,7 @@ def planned_lanes(graph: Graph, plan: Plan, seed: int) -> tuple[Lanes | None, li
     return Lanes(tuple(rng.integers(0, _FREE_LANES, len(graph.ops)).tolist()), added), order
 
 
-def run_lanes(
-    run: ArenaRun, lanes: Lanes, order: Sequence[int], seed: int, delay: float = 0.002
-) -> None:
+def run_lanes(run: ArenaRun, lanes: Lanes, order: Sequence[int], seed: int) -> None:
     """Run every op in its lane's thread, each after a random delay.
 
     Args:
@@ -194,7 +194,6 @@ def run_lanes(
         lanes: the lanes and further waits.
         order: of the ops; each lane follows it.
         seed: of the delays.
-        delay: the longest delay, seconds.
 
     Raises:
         InvalidPlan: lanes that cannot run, see `predecessors`.
@@ -211,7 +210,7 @@ def run_lanes(
             for at in ops:
                 for one in before[at]:
                     done[one].wait()
-                time.sleep(delay * rng.random())
+                time.sleep(_LONGEST_DELAY * rng.random())
                 try:
                     if not failed:
                         run.step(at)

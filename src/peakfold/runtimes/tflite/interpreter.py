@@ -23,6 +23,8 @@ from peakfold.errors import BackendMissing, RunFailed
 _WORDS = 300
 """Characters of a refusal that are passed on."""
 _EXTRA = {"tflm": "tflite", "litert": "litert"}
+_STEP = 16
+"""Bytes: what the interpreter aligns to."""
 _TIMEOUT = 600.0
 """Seconds: the largest model of the test set takes 10 a run on the reference kernels."""
 
@@ -175,14 +177,13 @@ def _read(store: Path, job: Job) -> tuple[tuple[NDArray[Any], ...], ...]:
         )
 
 
-def smallest_arena(job: Job, guess: int, enough: int, step: int = 16) -> int:
-    """The smallest arena, a multiple of `step`, in which the interpreter builds and runs.
+def smallest_arena(job: Job, guess: int, enough: int) -> int:
+    """The smallest arena, a multiple of 16 bytes, in which the interpreter builds and runs.
 
     Args:
         job: the run; its own arena is ignored.
         guess: bytes; where this is the answer, one look at it and the step below proves it.
         enough: bytes that are enough.
-        step: resolution in bytes.
 
     Raises:
         RunFailed: not even `enough` bytes are enough.
@@ -192,19 +193,19 @@ def smallest_arena(job: Job, guess: int, enough: int, step: int = 16) -> int:
         jobs = [replace(job, arena=arena, seeds=(), build_only=True) for arena in arenas]
         return [isinstance(outcome, Outcome) for outcome in run_all(jobs)]
 
-    first, top = -(-guess // step), -(-enough // step)
+    first, top = -(-guess // _STEP), -(-enough // _STEP)
     low, high = 0, top  # low does not fit, high does
     looks = sorted({max(first - 1, 1), first, *(first + 2**n for n in range(0, 24, 2)), top})
     while True:
         looks = [at for at in looks if low < at <= top]
-        fits = fitting([at * step for at in looks])
+        fits = fitting([at * _STEP for at in looks])
         if not any(fits) and high == top and looks[-1] == top:
             raise RunFailed(f"{enough} bytes of arena are not enough", where=str(job.model))
         for at, fit in zip(looks, fits, strict=True):
             low, high = (low, min(high, at)) if fit else (max(low, at), high)
         if high - low <= 1:
-            run(replace(job, arena=high * step, seeds=()))  # and it runs there, too
-            return high * step
+            run(replace(job, arena=high * _STEP, seeds=()))  # and it runs there, too
+            return high * _STEP
         looks = sorted({low + (high - low) * n // 13 for n in range(1, 13)} - {low, high})
 
 

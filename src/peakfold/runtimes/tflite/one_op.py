@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,6 @@ from peakfold.runtimes.tflite.schema import (
 from peakfold.units import round_up
 
 _ARENA_SLACK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What an operator takes beside its tensors.
-
-    Attributes:
-        scratch: bytes of the arena while it runs, every buffer rounded up to 16.
-        persistent: bytes its kernel keeps, in the tail.
-    """
-
-    scratch: int
-    persistent: int
 
 
 def single(model: Model, subgraph: int, operator: int) -> Model:
@@ -126,18 +112,16 @@ def run_alone(alone: Model, seeds: tuple[int, ...] = ()) -> Outcome:
         return run(Job(path, min(arena, 1 << 30), shape.inputs, shape.results, seeds))
 
 
-def measure_need(model: Model, subgraph: int, operator: int) -> Need:
-    """Scratch and persistent bytes of an operator, by running it alone.
+def scratch_alone(model: Model, subgraph: int, operator: int) -> int:
+    """Bytes of the arena that an operator takes while it runs alone, beside its tensors.
+
+    Every buffer is rounded up to 16.
 
     Raises:
         RunFailed: it cannot run alone, or the interpreter refuses it.
     """
     alone = single(model, subgraph, operator)
-    outcome = run_alone(alone)
-    return Need(
-        scratch=outcome.head - own_bytes(alone),
-        persistent=outcome.used.get("Persistent buffer data", 0),
-    )
+    return run_alone(alone).head - own_bytes(alone)
 
 
 def evaluate(

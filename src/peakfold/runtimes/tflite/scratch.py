@@ -7,7 +7,7 @@ from pathlib import Path
 
 from peakfold.errors import RunFailed
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
-from peakfold.runtimes.tflite.one_op import measure_need, own_bytes, single
+from peakfold.runtimes.tflite.one_op import own_bytes, scratch_alone, single
 from peakfold.runtimes.tflite.schema import (
     Model,
     Signature,
@@ -92,7 +92,7 @@ def known_scratch(model: Model, target: str = "tflm") -> dict[tuple[int, int], t
         if name in refused or target != "tflm":
             continue
         try:
-            found[number, at] = (measure_need(model, number, at).scratch,)
+            found[number, at] = (scratch_alone(model, number, at),)
         except RunFailed:
             refused.add(name)
     return found

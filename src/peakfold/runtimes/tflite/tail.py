@@ -16,7 +16,6 @@ from typing import Any
 from peakfold.runtimes.tflite.allocator import ONLINE, Scratch, predict
 from peakfold.runtimes.tflite.schema import (
     Model,
-    has_data,
     indices,
     offline_offsets,
     operator_name,
@@ -208,14 +207,3 @@ def _variable_name(op: Any) -> bytes:  # noqa: ANN401
     if options is None:  # a broken file: all such handles are one
         return b"/"
     return (options.container or b"") + b"/" + (options.sharedName or b"")
-
-
-def constant_bytes(model: Model) -> int:
-    """Bytes of the constants, which stay in the file: each stored buffer once."""
-    used = {
-        tensor.buffer
-        for graph in model.subgraphs
-        for tensor in graph.tensors or ()
-        if has_data(model, tensor)
-    }
-    return sum(len(model.buffers[at].data) for at in used if model.buffers[at].data is not None)
