@@ -1,0 +1,154 @@
+"""The JSON of every verb, as records: the contract's keys, exact bytes, `None` = not known.
+
+The JSON Schemas in ``docs/schema`` are made from these types.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peakfold.analysis.profile import Profile
+from peakfold.planning.plan import Plan
+from peakfold.reports.compare import CompareDocument
+from peakfold.reports.device_records import DevicesDocument
+from peakfold.reports.layers import LayersDocument
+from peakfold.reports.payload.costed import (
+    BodyRecord,
+    DynamicRecord,
+    GroupRecord,
+    InspectDocument,
+    ModelRecord,
+    OpRecord,
+    PerSample,
+    StaticRecord,
+    Totals,
+    UnsupportedKind,
+)
+from peakfold.reports.payload.handed import ApplyDocument, ControlRecord, MeasureDocument
+from peakfold.reports.payload.listed import KindRecord, OpsDocument, TargetRecord, TargetsDocument
+from peakfold.reports.payload.packed import (
+    BankRecord,
+    CulpritsRecord,
+    FitDocument,
+    LeverRecord,
+    PackDocument,
+)
+from peakfold.reports.payload.planned import (
+    CheckRecord,
+    DemoDocument,
+    EdgeRecord,
+    Given,
+    LanesDocument,
+    LanesRow,
+    ModesDocument,
+    ModesRow,
+    PlanDocument,
+    TraceStep,
+    VerifyDocument,
+)
+from peakfold.reports.payload.stepped import (
+    AllocatorRecord,
+    MeasuredStep,
+    MeasureTrainingDocument,
+    TrainingDocument,
+    TrainingFitDocument,
+    TrainingLever,
+    TrainingStep,
+)
+
+VERSION = 1
+
+Document = (
+    PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
+    | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
+    | ModesDocument | TrainingFitDocument | MeasureTrainingDocument | LayersDocument
+    | CompareDocument | ApplyDocument | MeasureDocument | Profile
+)  # fmt: skip
+
+DOCUMENTS: dict[str, type] = {
+    "apply": ApplyDocument,
+    "measure": MeasureDocument,
+    "profile": Profile,
+    "plan": Plan,
+    "plan-report": PlanDocument,
+    "compare": CompareDocument,
+    "inspect": InspectDocument,
+    "layers": LayersDocument,
+    "verify": VerifyDocument,
+    "ops": OpsDocument,
+    "targets": TargetsDocument,
+    "demo": DemoDocument,
+    "lanes": LanesDocument,
+    "pack": PackDocument,
+    "devices": DevicesDocument,
+    "fit": FitDocument,
+    "modes": ModesDocument,
+    "training": TrainingDocument,
+    "fit-training": TrainingFitDocument,
+    "measure-training": MeasureTrainingDocument,
+}
+"""Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
+
+
+def schema_name(name: str) -> str:
+    """The `schema` value of a document.
+
+    Example:
+        >>> schema_name("inspect")
+        'peakfold.inspect/1'
+    """
+    return f"peakfold.{name}/{VERSION}"
+
+
+def to_json(document: Document) -> str:
+    """A document as indented JSON that ends in a newline."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+__all__ = [
+    "DOCUMENTS",
+    "VERSION",
+    "AllocatorRecord",
+    "ApplyDocument",
+    "BankRecord",
+    "BodyRecord",
+    "CheckRecord",
+    "ControlRecord",
+    "CulpritsRecord",
+    "DemoDocument",
+    "Document",
+    "DynamicRecord",
+    "EdgeRecord",
+    "FitDocument",
+    "Given",
+    "GroupRecord",
+    "InspectDocument",
+    "KindRecord",
+    "LanesDocument",
+    "LanesRow",
+    "LeverRecord",
+    "MeasureDocument",
+    "MeasureTrainingDocument",
+    "MeasuredStep",
+    "ModelRecord",
+    "ModesDocument",
+    "ModesRow",
+    "OpRecord",
+    "OpsDocument",
+    "PackDocument",
+    "PerSample",
+    "PlanDocument",
+    "StaticRecord",
+    "TargetRecord",
+    "TargetsDocument",
+    "Totals",
+    "TraceStep",
+    "TrainingDocument",
+    "TrainingFitDocument",
+    "TrainingLever",
+    "TrainingStep",
+    "UnsupportedKind",
+    "VerifyDocument",
+    "schema_name",
+    "to_json",
+]

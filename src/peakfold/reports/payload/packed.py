@@ -1,0 +1,114 @@
+"""Records of memory that must fit: ``fit`` and ``pack``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeverRecord:
+    """One lever, on top of the free ones before it.
+
+    Attributes:
+        peak_bytes: the arena with it.
+        need_bytes: the arena and what lies beside it.
+        extra_flops: operations it adds to a run; `null` = not known.
+        extra_time_s: `null` until a device's time is estimated for it.
+        applied: part of the plan that `fit` recommends.
+        changes_model: a what-if; the results would be others.
+        flag: what to give ``peakfold plan`` for it.
+    """
+
+    what: str
+    peak_bytes: int
+    need_bytes: int
+    extra_flops: int | None
+    extra_time_s: float | None
+    applied: bool
+    changes_model: bool
+    flag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitDocument:
+    """Output of ``fit --json``.
+
+    Attributes:
+        need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included.
+        beside_bytes: what lies in the same memory beside the arena (weights, inputs, what the
+            interpreter keeps).
+        bound_bytes: no order and no layout of the unchanged network needs less arena.
+        largest_batch: `null` where the network does not scale with its first dimension.
+        plan_flags: what to give ``peakfold plan`` for the recommended plan.
+        notes: what else to know.
+    """
+
+    schema: str
+    model: str
+    device: str | None
+    fits: bool
+    need_bytes: int
+    have_bytes: int
+    beside_bytes: int
+    bound_bytes: int
+    largest_batch: int | None
+    plan_flags: str
+    notes: list[str]
+    options: list[LeverRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CulpritsRecord:
+    """Buffers that cannot fit the capacity together.
+
+    Attributes:
+        irreducible: without any one of them the others are known to fit.
+        reason: load (alive at one time) or search (no arrangement).
+        time: a step at which they live together, for load.
+    """
+
+    buffers: list[str]
+    bound_bytes: int
+    irreducible: bool
+    reason: str
+    time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankRecord:
+    """One memory of several; `cost` is the price of a byte of a buffer that lies there."""
+
+    name: str
+    capacity_bytes: int | None
+    cost: float
+    height_bytes: int
+    buffers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackDocument:
+    """Output of ``pack --json``.
+
+    Attributes:
+        height_bytes: None without a packing, and with banks, which have heights of their own.
+        status: solved, infeasible (proven) or timeout (unknown).
+        missing_bytes: from the capacity to the bound (infeasible) or to the best (timeout).
+        moved: with ``--replan``, who lies elsewhere than before.
+        cost: with ``--banks``, bytes times the cost of their bank, summed.
+    """
+
+    schema: str
+    buffers: int
+    capacity_bytes: int | None
+    height_bytes: int | None
+    lower_bound_bytes: int | None
+    gap: float | None
+    optimal: bool
+    status: str
+    missing_bytes: int
+    strategy: str | None
+    seconds: float
+    culprits: CulpritsRecord | None = None
+    moved: list[str] | None = None
+    banks: list[BankRecord] | None = None
+    cost: float | None = None

@@ -1,0 +1,128 @@
+"""Records of plans: ``plan``, ``verify``, ``demo``, ``lanes``, ``modes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peakfold.planning.plan import Plan
+from peakfold.planning.summary import Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Where one result of a step went: `how` is new, free, inplace, view or external."""
+
+    tensor: str
+    object: int | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStep:
+    """One step of the reference-counting run.
+
+    Attributes:
+        counters: readers left after the step, of the tensors whose count changed.
+        released: objects put into the box at this step.
+        free: the box after the step, oldest first.
+    """
+
+    step: int
+    op: str
+    given: list[Given]
+    counters: dict[str, int]
+    released: list[int]
+    free: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """Output of ``plan --json``; `trace` is `None` unless it was asked for."""
+
+    schema: str
+    summary: Summary
+    plan: Plan
+    trace: list[TraceStep] | None = None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRecord:
+    """One check of a judge."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyDocument:
+    """Output of ``verify --json``."""
+
+    schema: str
+    ok: bool
+    checks: list[CheckRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoDocument:
+    """Output of ``demo --json``."""
+
+    schema: str
+    model: str
+    summary: Summary
+    verified: VerifyDocument
+    written: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRecord:
+    """`after` waits for `before`, which the graph alone would not ask for."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesRow:
+    """One way of running; `makespan` counts bytes of results, until times are known."""
+
+    lanes: int | str
+    makespan: int
+    speedup: float
+    arena_bytes: int
+    lower_bound_bytes: int
+    optimal: bool
+    edges: list[EdgeRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesDocument:
+    """Output of ``lanes --json``."""
+
+    schema: str
+    model: str
+    rows: list[LanesRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesRow:
+    """One model in one kind of run, in every mode."""
+
+    model: str
+    run: str
+    naive_bytes: int
+    inplace_bytes: int
+    share_bytes: int
+    both_bytes: int
+    arena_bytes: int
+    lower_bound_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesDocument:
+    """Output of ``modes --json``."""
+
+    schema: str
+    target: str
+    rows: list[ModesRow]
