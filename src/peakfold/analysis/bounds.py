@@ -15,15 +15,7 @@ def any_order_bound(index: Index, policies: Policies, facts: Sequence[Facts]) ->
     """Bytes that no arena for this graph can go below.
 
     What `op_bound` says of each op alone, and what chains of results over parts of their
-    operands add to it (`peakfold.analysis.drift`).
-
-    Args:
-        index: the graph.
-        policies: decide which tensors are in the arena, and the padding.
-        facts: per op, what registry and target allow.
-
-    Returns:
-        Bytes.
+    operands add to it (`peakfold.analysis.drift`). Takes and returns what `op_bound` does.
 
     Example:
         >>> from peakfold.analysis import Index, Policies, op_facts

@@ -24,7 +24,6 @@ from peakfold.ops import Engine
 
 Causal = Literal["full", "half"]
 LOOPS = frozenset({"loop", "scan", "while", "sequence_map"})
-BRANCHES = frozenset({"if", "case"})
 """Kinds whose body runs as often as a trip count says."""
 BRANCHES = frozenset({"if", "case"})
 """Kinds that run one of their bodies."""
@@ -108,8 +107,30 @@ class Figures:
 FIGURES = tuple(item.name for item in fields(Figures))
 
 
+class _Counted:
+    """The figures that are asked for most, of an op or of a sum."""
+
+    __slots__ = ()
+    figures: Figures
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulates."""
+        return self.figures.macs
+
+    @property
+    def flops(self) -> int | None:
+        """2 * MACs + other operations."""
+        return self.figures.flops
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Memory access, unfused."""
+        return self.figures.bytes_moved
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpCost:
+class OpCost(_Counted):
     """What one op costs.
 
     Attributes:
@@ -136,21 +157,6 @@ class OpCost:
     bodies: tuple[tuple[str, Cost], ...] = ()
 
     @property
-    def macs(self) -> int | None:
-        """Multiply-accumulates."""
-        return self.figures.macs
-
-    @property
-    def flops(self) -> int | None:
-        """2 * MACs + other operations."""
-        return self.figures.flops
-
-    @property
-    def bytes_moved(self) -> int | None:
-        """Memory access, unfused."""
-        return self.figures.bytes_moved
-
-    @property
     def open_loop(self) -> bool:
         """Whether it is a loop whose trip count nobody knows, counted for one trip."""
         return self.kind in LOOPS and self.trips is None
@@ -162,7 +168,7 @@ class OpCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class Total(_Counted):
     """Sums over some ops.
 
     Attributes:
@@ -176,24 +182,9 @@ class Total:
     ops: int
 
     @property
-    def macs(self) -> int | None:
-        """Multiply-accumulates."""
-        return self.figures.macs
-
-    @property
-    def flops(self) -> int | None:
-        """2 * MACs + other operations."""
-        return self.figures.flops
-
-    @property
     def params(self) -> int | None:
         """Weights, each once."""
         return self.figures.params
-
-    @property
-    def bytes_moved(self) -> int | None:
-        """Memory access, unfused."""
-        return self.figures.bytes_moved
 
 
 @dataclass(frozen=True, kw_only=True)
