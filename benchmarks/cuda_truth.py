@@ -23,19 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.frontends.training_models import MODELS
 
 from peakfold.analysis.footprint import cuda_footprint
+from peakfold.frontends.torch_phases import Nobody
 from peakfold.frontends.torch_step import StepOptions, fake_steps, one_step
 
 NAMES = ("mlp", "resnet", "mobilenet", "unet", "bert", "gpt2")
-
-
-class Nobody:
-    """A watcher that does not look."""
-
-    def begin(self, phase: str) -> None: ...
-
-    def mark(self, tensors: Any, role: str) -> None: ...
-
-    def mark_saved(self) -> None: ...
 
 
 def predicted(make: Callable[[], Any], options: StepOptions) -> dict[str, int]:

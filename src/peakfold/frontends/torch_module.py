@@ -17,12 +17,10 @@ from __future__ import annotations
 import inspect
 import io
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
@@ -32,6 +30,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import read_program, with_notes
+from peakfold.frontends.torch_failure import failure
 from peakfold.frontends.torch_fake import (
     fake_mode,
     fake_module,
@@ -40,7 +39,7 @@ from peakfold.frontends.torch_fake import (
     tensors_only,
     undisturbed,
 )
-from peakfold.frontends.torch_scope import ScopeTracker, failed_module
+from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
 
@@ -245,7 +244,7 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
         except PeakfoldError:
             raise
         except Exception as error:
-            raise _failure(copied, error, "export") from None
+            raise _failed(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
         return read_program(program, type(module).__name__)
 
@@ -273,36 +272,17 @@ def _traced(
         except PeakfoldError:
             raise
         except Exception as error:
-            raise _failure(copied, error, "run" if real else "trace") from None
+            raise _failed(copied, error, "run" if real else "trace") from None
     return builder.finish(type(module).__name__, outputs, "torch")
 
 
-_BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
-            "DynamicOutputShapeException")  # fmt: skip
-_OWN = str(Path(__file__).parent)
-_TORCH = str(Path(torch.__file__).parent)
-
-
-def _failure(module: torch.nn.Module, error: Exception, route: Route) -> ModelError:
-    """One sentence: which module, which line, what torch said, what to try."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((_OWN, _TORCH, "<"))]
-    line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    path = failed_module(module, error) or type(module).__name__
-    said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+def _failed(module: torch.nn.Module, error: Exception, route: Route) -> ModelError:
     hints = {
         "export": 'return an Example with route="trace", or route="run" where data decides',
         "trace": 'return an Example with route="run", with real inputs',
         "run": "the module fails on its own example inputs",
     }
-    why = type(error).__name__
-    if why in _BY_DATA:
-        why = "its control flow depends on the values of a tensor"
-    return ModelError(
-        f"the {route} capture failed: {why}: {said.strip()[:200]}",
-        where=", ".join(filter(None, (f"module {path!r}", line))),
-        hint=hints[route],
-    )
+    return failure(module, error, f"the {route} capture", hints[route])
 
 
 __all__ = ["Example", "Route", "capture", "input_names"]

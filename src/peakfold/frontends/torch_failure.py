@@ -1,0 +1,47 @@
+"""A failed capture in one sentence: which module, which line, what torch said, what to try."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import torch
+
+from peakfold.errors import ModelError
+from peakfold.frontends.torch_scope import failed_module
+
+_BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
+            "DynamicOutputShapeException")  # fmt: skip
+_NOT_THEIRS = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<")
+
+
+def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> ModelError:
+    """The error to raise.
+
+    Args:
+        module: the copy that was captured, whose tree gives the name of the module that ran.
+        error: what was raised.
+        what: what was tried.
+        hint: what to do next.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith(_NOT_THEIRS)]
+    line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    path = failed_module(module, error) or type(module).__name__
+    said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+    why = type(error).__name__
+    if why in _BY_DATA:
+        why = "its control flow depends on the values of a tensor"
+    return ModelError(
+        f"{what} failed: {why}: {said.strip()[:300]}",
+        where=", ".join(filter(None, (f"module {path!r}", line))),
+        hint=hint,
+    )
+
+
+def failed_step(module: torch.nn.Module, error: Exception, *, real: bool = False) -> ModelError:
+    """The error of a training step, run on tensors without values or for real."""
+    if real:
+        return failure(module, error, "a training step", "")
+    return failure(module, error, "a training step on tensors without values",
+                   "control flow that depends on values cannot be followed")  # fmt: skip

@@ -1,0 +1,89 @@
+"""Calls whose eager kernel saves something else on another device, made as that device does."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from peakfold.frontends.torch_options import StepOptions
+from peakfold.frontends.torch_rnn import lstm, takes_onednn
+
+# torch leaves a mode while the body of a function written in Python runs. These bodies reach
+# dropout and attention again (a checkpointed layer runs inside backward), so their own check for
+# overrides, found under this name, is skipped and the mode stays.
+_BODIES = {
+    torch.Tensor.backward: (torch._tensor, "has_torch_function_unary"),
+    torch.autograd.backward: (torch.autograd, "has_torch_function"),
+    torch.nn.functional.multi_head_attention_forward: (torch.nn.functional, "has_torch_function"),
+}
+
+
+def _no_overrides(*_: Any) -> bool:
+    return False
+
+
+class _DeviceKernels(TorchFunctionMode):
+    """Calls whose eager kernel saves something else on another device, as there."""
+
+    def __init__(self, options: StepOptions, *, fake: bool) -> None:
+        super().__init__()
+        self._options = options
+        self._masks_of_bool = options.rules.dropout_mask == "bool"
+        self._onednn = fake and options.rules.lstm == "onednn"
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _BODIES:
+            with self, patch.object(*_BODIES[func], _no_overrides):
+                return func(*args, **kwargs)
+        if self._masks_of_bool and func in _DROPOUTS:
+            return _byte_dropout(*args, **kwargs)
+        if self._onednn and func is torch.lstm and takes_onednn(args):
+            return lstm(*args)
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _attention(func, args, kwargs, self._options)
+        return func(*args, **kwargs)
+
+
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+
+
+def _byte_dropout(
+    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False,
+    train: bool = True,
+) -> torch.Tensor:  # fmt: skip
+    del inplace  # the fused kernel makes a result either way
+    if not (training and train) or p == 0.0:
+        return input
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _attention(func: Any, args: Any, kwargs: Any, options: StepOptions) -> Any:
+    if options.attention == "fused":
+        # A fused kernel applies dropout inside: it saves a seed, no mask.
+        return func(*args[:4], **_without_dropout(args, kwargs))
+    if options.attention == "math":
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return func(*args, **kwargs)
+    return func(*args, **kwargs)
+
+
+def _without_dropout(args: Any, kwargs: Any) -> dict[str, Any]:
+    rest = dict(zip(("dropout_p", "is_causal", "scale", "enable_gqa"), args[4:], strict=False))
+    return {**rest, **kwargs, "dropout_p": 0.0}
+
+
+def device_kernels(options: StepOptions, *, fake: bool) -> AbstractContextManager[Any]:
+    """What stands for the device's kernels while a step runs; nothing where the CPU's do."""
+    plain = options.device == "cpu" and options.attention == "as-is"
+    return nullcontext() if plain and not fake else _DeviceKernels(options, fake=fake)

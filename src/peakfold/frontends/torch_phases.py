@@ -1,0 +1,107 @@
+"""The phases of one training step, whoever watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from peakfold.errors import UsageError
+from peakfold.frontends.torch_options import StepOptions
+
+
+class Watcher(Protocol):
+    """Who is told what a step is doing."""
+
+    def begin(self, phase: str) -> None:
+        """A phase begins."""
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """These living tensors have a role."""
+
+    def mark_saved(self) -> None:
+        """What the forward pass made and still holds is saved for the backward pass."""
+
+
+class Nobody:
+    """A watcher that does not look."""
+
+    def begin(self, phase: str) -> None:
+        """Nothing."""
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """Nothing."""
+
+    def mark_saved(self) -> None:
+        """Nothing."""
+
+
+def tensors_of(tree: Any) -> list[torch.Tensor]:
+    """The tensors among the leaves of a tree."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def detached(value: Any) -> Any:
+    """A leaf of the inputs as data: no gradient flows through it."""
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The tensors that an optimizer keeps."""
+    return tensors_of([list(entry.values()) for entry in optimizer.state.values()])
+
+
+def one_step(
+    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
+    optimizer: torch.optim.Optimizer, tracker: Watcher,
+) -> None:  # fmt: skip
+    """One step, phases told to the tracker.
+
+    Args:
+        module: runs as it is.
+        inputs: positional and keyword arguments.
+        options: loss, accumulation, autocast.
+        optimizer: of its parameters.
+        tracker: already active.
+    """
+    args, kwargs = inputs
+    for _ in range(options.accumulate):
+        tracker.begin("forward")
+        loss = _forward(module, args, kwargs, options)
+        tracker.mark([loss], "output")
+        tracker.mark_saved()
+        tracker.begin("backward")
+        loss.backward()  # type: ignore[no-untyped-call]
+        tracker.mark((p.grad for p in module.parameters() if p.grad is not None), "gradient")
+        del loss
+    tracker.begin("optimizer")
+    optimizer.step()
+    tracker.mark(state_of(optimizer), "optimizer_state")
+    tracker.begin("after")
+    optimizer.zero_grad(set_to_none=options.set_to_none)
+
+
+def _forward(module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions) -> torch.Tensor:
+    region: AbstractContextManager[Any] = nullcontext()
+    if options.autocast is not None:
+        region = torch.autocast("cpu", dtype=options.autocast)
+    with region:
+        return _loss(module(*args, **kwargs), options)
+
+
+def _loss(out: Any, options: StepOptions) -> torch.Tensor:
+    if options.loss is not None:
+        return options.loss(out)
+    given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
+    if isinstance(given, torch.Tensor):
+        return given
+    real = [t for t in tensors_of(out) if t.is_floating_point() and t.requires_grad]
+    if not real:
+        raise UsageError(
+            "its result has no tensor that depends on a trainable parameter",
+            hint="give the Example a loss: from the module's result to a scalar",
+        )
+    return real[0].sum()

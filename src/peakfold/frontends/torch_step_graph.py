@@ -1,0 +1,170 @@
+"""One steady training step as a graph, recorded while it runs on tensors without memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_build import GraphBuilder
+from peakfold.frontends.torch_failure import failed_step
+from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
+from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_options import StepOptions
+from peakfold.frontends.torch_phases import detached, one_step, tensors_of
+from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_state import make_state
+from peakfold.frontends.torch_trace import Recorder, declare_module
+from peakfold.frontends.torch_values import Ref
+from peakfold.ir import Graph, Role
+
+
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """One steady training step as a graph.
+
+    Attributes:
+        graph: forward, backward and optimizer ops in the order they ran; parameters, states and
+            optimizer states are static and written in place, gradients of parameters have the
+            role `gradient`.
+        phases: phase and the op with which it begins.
+    """
+
+    graph: Graph
+    phases: tuple[tuple[str, int], ...]
+
+
+class _Marker:
+    """Takes the place of a storage tracker: what is marked becomes a role in the graph."""
+
+    def __init__(self, builder: GraphBuilder, recorder: Recorder) -> None:
+        self._builder = builder
+        self._recorder = recorder
+        self.phases: list[tuple[str, int]] = []
+        self.gradients: set[str] = set()
+
+    def begin(self, phase: str) -> None:
+        self.phases.append((phase, self._builder.calls))
+
+    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        for tensor in tensors if role == "gradient" else ():
+            for ref in self._recorder.refs(tensor):
+                name = self._builder.name_of(ref.key)
+                if name is not None:
+                    self.gradients.add(name)
+
+    def mark_saved(self) -> None:
+        """Lifetimes follow from the graph."""
+
+
+def step_graph(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, names: Sequence[str] = (),
+) -> StepGraph:  # fmt: skip
+    """The graph of a steady training step, recorded while it runs on fake tensors.
+
+    Args:
+        module: any module; it is left as it is.
+        args: positional example inputs.
+        kwargs: keyword ones.
+        options: of the step.
+        names: what the tensors among the inputs are called.
+
+    Raises:
+        UsageError: nothing to train, or an unknown option.
+        ModelError: the step failed; names the module and the line.
+
+    Example:
+        >>> step = step_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> [t.role.value for t in step.graph.tensors if t.name == "weight"], step.graph.outputs
+        (['parameter'], ())
+    """
+    options = options or StepOptions()
+    mode = fake_mode()
+    copied = fake_module(module, mode)
+    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    with undisturbed(), mode, warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        inputs = tree_map(detached, inputs)
+        optimizer = options.make(copied.parameters())
+        scopes = ScopeTracker(copied)
+        builder = GraphBuilder(_TRAINED)
+        recorder = _StepRecorder(builder, lambda: scopes.scope)
+        marker = _Marker(builder, recorder)
+        try:
+            make_state(copied, inputs, options, optimizer)
+            _declare(builder, copied, inputs, optimizer, names)
+            with scopes, device_kernels(options, fake=True), recorder:
+                one_step(copied, inputs, options, optimizer, marker)
+        except PeakfoldError:
+            raise
+        except Exception as error:
+            raise failed_step(copied, error) from None
+        graph = builder.finish(type(module).__name__, (), "torch")
+    return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
+
+
+class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
+    """A recorder whose own references do not make torch copy gradients.
+
+    A gradient that nobody else holds becomes the parameter's as it is. The recorder holds every
+    tensor, so torch copies it; that copy is the recorder's doing and is left out of the graph.
+    """
+
+    def __init__(self, builder: GraphBuilder, scope: Callable[[], str]) -> None:
+        super().__init__(builder, scope)
+        self._stolen: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        node = torch._C._current_autograd_node()
+        if node is not None and type(node).__name__ == "AccumulateGrad":
+            name = func._schema.name
+            if name == "aten::new_empty_strided":
+                out = func(*args, **(kwargs or {}))
+                if args[0].shape == out.shape and args[0].stride() == out.stride():
+                    self._stolen[id(out)] = out
+                    return out
+            if name == "aten::copy_" and self._stolen.pop(id(args[0]), None) is not None:
+                self._builder.join(args[0], args[1])
+                source = Ref(self.keys.get(id(args[1]), id(args[1])), args[1])
+                self._builder.alias(id(args[0]), source)
+                return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+_TRAINED = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
+
+
+def _declare(
+    builder: GraphBuilder, module: torch.nn.Module, inputs: Any,
+    optimizer: torch.optim.Optimizer, names: Sequence[str],
+) -> None:  # fmt: skip
+    declare_module(builder, module)
+    called = {id(p): name for name, p in module.named_parameters()}
+    for parameter, entry in optimizer.state.items():
+        for key, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                name = f"{called.get(id(parameter), 'parameter')}.{key}"
+                builder.declare(Ref(id(value), value), name, Role.OPTIMIZER_STATE)
+    for at, value in enumerate(tensors_of(inputs)):
+        name = names[at] if at < len(names) else f"input{at}"
+        builder.declare(Ref(id(value), value), name, Role.INPUT)
+
+
+def _with_gradients(graph: Graph, gradients: set[str]) -> Graph:
+    tensors = tuple(
+        replace(t, role=Role.GRADIENT) if t.name in gradients and t.role is Role.ACTIVATION else t
+        for t in graph.tensors
+    )
+    return replace(graph, tensors=tensors)
