@@ -22,7 +22,9 @@ from peakfold.analysis.cost import CostOptions  # noqa: E402
 from peakfold.analysis.counting import cost_of  # noqa: E402
 from peakfold.errors import ModelError, UsageError  # noqa: E402
 from peakfold.frontends import Bindings, load  # noqa: E402
+from peakfold.frontends.torch_export import read_program  # noqa: E402
 from peakfold.frontends.torch_module import Example, capture  # noqa: E402
+from peakfold.frontends.torch_step import fake_steps, real_steps  # noqa: E402
 from peakfold.ir import Role, check_graph, parse_graph, print_graph  # noqa: E402
 
 from . import torch_models as zoo  # noqa: E402
@@ -426,6 +428,39 @@ def test_results_inside_objects_are_results():
 
     graph = capture(Net(), (rand(2),))
     assert graph.outputs == ("mul", "add", "add_1")
+
+
+class Mapped(nn.Module):
+    """A layer mapped over the batch; an export shows its operators for one item of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 8)
+
+    def forward(self, x):
+        return torch.vmap(self.layer)(x)
+
+
+@pytest.mark.parametrize("route", ["export", "trace"])
+def test_what_is_mapped_over_a_batch_counts_for_the_whole_batch(route):
+    graph = capture(Mapped(), (torch.zeros(4, 16),), route=route)
+    assert peakfold.cost(graph).total().figures.macs == 4 * 16 * 8
+    assert graph[graph.outputs[0]].shape == (4, 8)
+
+
+def test_a_program_with_vmap_inside_says_what_it_cannot_show():
+    program = torch.export.export(Mapped(), (torch.zeros(4, 16),))
+    assert "1 operators inside vmap are counted for one item only" in (
+        read_program(program, "mapped").notes
+    )
+
+
+@pytest.mark.parametrize("call", [capture, fake_steps, real_steps])
+def test_parameters_without_a_shape_are_named(call):
+    model = nn.Sequential(nn.ReLU(), nn.LazyLinear(8))
+    with pytest.raises(ModelError, match=r"module '1': its parameters have no shape") as caught:
+        call(model, (torch.zeros(2, 4),))
+    assert "run the lazy module once" in str(caught.value)
 
 
 def test_a_module_that_cannot_be_copied_is_named():

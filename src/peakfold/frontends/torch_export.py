@@ -61,7 +61,20 @@ def read_program(program: ExportedProgram, name: str) -> Graph:
     kept = [leaf for leaf, spec in zip(results, outputs, strict=False)
             if spec.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")]  # fmt: skip
     refs = [Ref(n, v) for n, v in kept if isinstance(v, torch.Tensor)]
-    return builder.finish(name, refs, "torch")
+    graph = builder.finish(name, refs, "torch")
+    if inside := mapped(program):
+        graph = with_notes(graph, [f"{inside} operators inside vmap are counted for one item only"])
+    return graph
+
+
+def mapped(program: ExportedProgram) -> int:
+    """How many operators run inside `torch.vmap`: an export shows them for one item only."""
+    depth = found = 0
+    for node in program.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        depth += (name == "_vmap_increment_nesting") - (name == "_vmap_decrement_nesting")
+        found += depth > 0 and isinstance(node.target, torch._ops.OpOverload)
+    return found
 
 
 class _Walker:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
@@ -127,8 +128,14 @@ def _copied(module: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
     """Every tensor a module holds, and whether it is registered."""
-    for child in module.modules():
+    for name, child in module.named_modules():
         for value in (*child._parameters.values(), *child._buffers.values()):
+            if is_lazy(value):
+                raise ModelError(
+                    "its parameters have no shape before its first run",
+                    where=f"module {name or type(child).__name__!r}",
+                    hint="run the lazy module once on an example, then give it",
+                )
             if value is not None:
                 yield value, True
     for child in module.modules():

@@ -19,7 +19,7 @@ import io
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.torch_build import GraphBuilder
-from peakfold.frontends.torch_export import read_program, with_notes
+from peakfold.frontends.torch_export import mapped, read_program, with_notes
 from peakfold.frontends.torch_failure import failure
 from peakfold.frontends.torch_fake import (
     fake_mode,
@@ -132,7 +132,7 @@ def capture(
             sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
             args, kwargs = _resized(args, kwargs, names, sizes)
         if route == "export":
-            graph = _exported(module, args, kwargs)
+            graph = _exported(module, args, kwargs, names)
         else:
             graph = _traced(module, args, kwargs, names, real=route == "run")
     return with_notes(graph, _notes(module, route))
@@ -231,10 +231,13 @@ def _resized(
     return done
 
 
-def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
+def _exported(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+) -> Graph:  # fmt: skip
     mode = fake_mode()
     copied = tensors_only(fake_module(module, mode))
-    args, kwargs = fake_tree((args, kwargs), mode)
+    given = args, kwargs
+    args, kwargs = fake_tree(given, mode)
     with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = io.StringIO()  # a failing export prints its program: the error says enough
@@ -246,6 +249,9 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
         except Exception as error:
             raise _failed(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
+        if mapped(program):
+            with suppress(ModelError):
+                return _traced(module, *given, names, real=False)
         return read_program(program, type(module).__name__)
 
 
