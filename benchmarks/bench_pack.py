@@ -107,7 +107,7 @@ def _child(
     began = time.perf_counter()
     try:
         offsets = run(problem, capacity, limit)
-    except Exception as problem_met:
+    except Exception as problem_met:  # a tool that fails is a row of the table
         error = f"{type(problem_met).__name__}: {problem_met}"
     seconds = time.perf_counter() - began
     # A tool may be a program that this process has started.

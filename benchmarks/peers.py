@@ -44,7 +44,7 @@ def omnimalloc(name: str, threads: int | None = None) -> Run:
     it try its bounds from below, too, which here is its best known setting.
     """
 
-    def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:  # noqa: ARG001
+    def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:  # noqa: ARG001 - no capacity
         import omnimalloc as om
         from omnimalloc.allocators import SupermallocAllocator
 

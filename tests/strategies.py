@@ -55,7 +55,7 @@ class _Builder:
     ) -> None:
         outputs = tuple(self.tensor(n) for n in rows)
         attrs = more.pop("attrs", {})
-        self.ops.append(Op(outputs[0], kind, inputs, outputs, attrs, **more))  # type: ignore[arg-type]
+        self.ops.append(Op(outputs[0], kind, inputs, outputs, attrs, **more))
         self.values += outputs
 
     def step(self) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.frontends.mutate_tflite import mutate_bytes, mutate_structure  # noqa: E402
-from tests.frontends.test_tflite_fuzz import outcome, seeds  # noqa: E402
+from tests.frontends.mutate_tflite import mutate_bytes, mutate_structure  # noqa: E402 - needs the path
+from tests.frontends.test_tflite_fuzz import outcome, seeds  # noqa: E402 - the same
 
 LIMIT = 4 << 30
 """Bytes of address space; numba and its compiler take most of it."""
@@ -42,7 +42,7 @@ def main() -> int:
             start = time.process_time()
             try:
                 seen[outcome(path)] += 1
-            except BaseException:
+            except BaseException:  # the file is kept whatever it was, then it goes on up
                 kept = Path(f"mutant-{number}.tflite")
                 kept.write_bytes(data)
                 print(f"round {number}: kept {kept}", file=sys.stderr)

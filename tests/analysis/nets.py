@@ -15,8 +15,8 @@ class Net:
         self.shape: dict[str, Shape] = {}
         self.count = 0
         for name, shape in inputs.items():
-            self.lines.append(f"input {name}: {self._type(shape)}")  # type: ignore[arg-type]
-            self.shape[name] = shape  # type: ignore[assignment]
+            self.lines.append(f"input {name}: {self._type(shape)}")
+            self.shape[name] = shape
 
     @staticmethod
     def _type(shape: Shape, element: str = "float32") -> str:

@@ -80,7 +80,7 @@ def graph_of(
 def count(*args: Any, causal: str = "full", trips: Any = None, **more: Any) -> Cost:
     """What a model of a few nodes costs, after folding."""
     graph = graph_of(*args, **more)
-    options = CostOptions(causal=causal, trips=trips or {})  # type: ignore[arg-type]
+    options = CostOptions(causal=causal, trips=trips or {})
     return cost_of(Fold()(graph), options, original=graph)
 
 

@@ -87,9 +87,9 @@ def test_depthwise_is_rated_on_the_vector_engine_even_in_float16() -> None:
 def test_a_t4_is_faster_than_a_server_cpu_by_the_ratio_of_what_bounds_them() -> None:
     cpu = load_device("xeon-8180")
     compute = on(padded(1, 64, 128), cpu).time_s, on(padded(1, 64, 128), T4).time_s
-    assert compute[0] / compute[1] == pytest.approx(8.1 / 4.48)  # type: ignore[operator]
+    assert compute[0] / compute[1] == pytest.approx(8.1 / 4.48)
     memory = on(FC, cpu).time_s, on(FC, T4).time_s
-    assert memory[0] / memory[1] == pytest.approx(300 / 128)  # type: ignore[operator]
+    assert memory[0] / memory[1] == pytest.approx(300 / 128)
 
 
 def test_precision_scales_bytes_and_rates() -> None:

@@ -40,7 +40,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
 @pytest.fixture
 def shell() -> Shell:
     def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = subprocess.run(  # type: ignore[call-overload]
+        done: subprocess.CompletedProcess[str] = subprocess.run(
             [*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=120, **options
         )
         assert "Traceback" not in done.stderr

@@ -39,7 +39,7 @@ def test_a_second_demo_needs_force(call: Call, demo: tuple[Path, str, str]) -> N
 
 
 def test_the_demo_as_json(call: Call, tmp_path: Path) -> None:
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     document = json.loads(call("demo", tmp_path / "d", "--json", "-q").stdout)
     root = Path(__file__).parents[2]

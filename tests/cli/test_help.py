@@ -14,7 +14,7 @@ from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES
 
 from .conftest import Call
 
-HERE = [verb for verb in VERBS if main.get_command(None, verb) is not None]  # type: ignore[arg-type]
+HERE = [verb for verb in VERBS if main.get_command(None, verb) is not None]
 HEAVY = """
 import sys
 from click.testing import CliRunner
@@ -95,7 +95,7 @@ def test_techniques_can_be_switched_off(call: Call, models: object) -> None:
 
     def summary(*flags: str) -> dict[str, int]:
         args = ("plan", f"{models}/ex4.pf", "--align", "1", "--json", *flags)
-        return json.loads(call(*args).stdout)["summary"]  # type: ignore[no-any-return]
+        return json.loads(call(*args).stdout)["summary"]
 
     assert summary()["inplace_bytes"] == 64
     assert summary("--no-inplace")["inplace_bytes"] == 80

@@ -38,9 +38,9 @@ BAD = {
 
 
 def csv_of(path: Path, problem: object, offsets: object = None) -> Path:
-    named = subproblem(problem, np.arange(problem.buffers))  # type: ignore[attr-defined, arg-type]
+    named = subproblem(problem, np.arange(problem.buffers))
     table = Table(named, named.start, named.stop, ("",) * named.buffers)
-    path.write_text(format_csv(table, offsets))  # type: ignore[arg-type]
+    path.write_text(format_csv(table, offsets))
     return path
 
 
@@ -80,7 +80,7 @@ def test_a_stream_that_never_ends_its_line_is_left(tmp_path: Path) -> None:
 def test_json_has_its_schema(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     monkeypatch.chdir(tmp_path)
     problem = guillotine(30, 64, 1)

@@ -111,7 +111,7 @@ def test_presets_agree_with_the_table_of_sourced_figures(shared: Path) -> None:
             continue
         seen += 1
         for column, (engine, dtype) in columns.items():
-            stated = {e: t for e, t in device.peaks.items() if e == engine}.get(engine, {})  # type: ignore[call-overload]
+            stated = {e: t for e, t in device.peaks.items() if e == engine}.get(engine, {})
             if row[column] and device.kind != "mcu":
                 assert stated[dtype].value == pytest.approx(float(row[column]) * 1e12)
             elif device.kind != "mcu":

@@ -48,7 +48,7 @@ def _result(op: Op, position: int, args: list[Bytes], shape: tuple[int, ...]) ->
 
 def _walk(op: Op, args: list[Bytes], out: Bytes) -> None:
     """Byte by byte from the front, each operand byte read as late as the stated overlap allows."""
-    least = {fact.input: fact.distance for fact in op.stated.overlap}  # type: ignore[union-attr]
+    least = {fact.input: fact.distance for fact in op.stated.overlap}
     seen = sum(int(arg.astype(np.int64).sum()) for at, arg in enumerate(args) if at not in least)
     flat, sources = out.reshape(-1), {at: args[at].reshape(-1) for at in least}
     for at in range(flat.size):
@@ -65,7 +65,7 @@ def ordinary_run(graph: Graph, feeds: dict[str, Bytes]) -> dict[str, Bytes]:
     for op in graph.ops:
         args = [values[name] for name in op.inputs]
         for at, name in enumerate(op.outputs):
-            values[name] = _result(op, at, args, graph[name].shape)  # type: ignore[arg-type]
+            values[name] = _result(op, at, args, graph[name].shape)
     return values
 
 
@@ -94,7 +94,7 @@ class ArenaRun:
         memory, start = self.place[name]
         shape = self.graph[name].shape
         size = self.graph[name].nbytes
-        return memory[start : start + size].reshape(shape)  # type: ignore[operator,arg-type]
+        return memory[start : start + size].reshape(shape)
 
     def run(self) -> dict[str, Bytes]:
         scratch = {b.op: b for b in self.plan.buffers if b.what == "workspace"}
@@ -113,7 +113,7 @@ class ArenaRun:
         for name, memory in copies.items():
             memory[...] = self.at(name).ravel()
         return {
-            name: copies[name].copy().reshape(self.graph[name].shape)  # type: ignore[arg-type]
+            name: copies[name].copy().reshape(self.graph[name].shape)
             if name in copies else self.at(name).copy()
             for name in self.graph.outputs
         }  # fmt: skip

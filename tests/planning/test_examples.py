@@ -34,7 +34,7 @@ def inputs(*names: str) -> list[str]:
 
 
 def plan(g: Graph, **options: object) -> PlanResult:
-    result = make_plan(g, PlanOptions(align=1, fold=False, **options))  # type: ignore[arg-type]
+    result = make_plan(g, PlanOptions(align=1, fold=False, **options))
     assert all(check.ok for check in verify_plan(g, result.plan))
     return result
 

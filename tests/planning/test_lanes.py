@@ -97,8 +97,8 @@ def test_a_lane_plan_is_right_in_every_allowed_run(
     graph: Graph, lanes: int, inplace: bool, views: bool, mode: str, inputs: str
 ) -> None:
     options = PlanOptions(
-        align=1, lanes=lanes, inplace=inplace, views=views, mode=mode,  # type: ignore[arg-type]
-        inputs=inputs,  # type: ignore[arg-type]
+        align=1, lanes=lanes, inplace=inplace, views=views, mode=mode,
+        inputs=inputs,
     )  # fmt: skip
     plan = make_plan(graph, options).plan
     failed = [check for check in verify_plan(graph, plan) if not check.ok]

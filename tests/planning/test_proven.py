@@ -42,7 +42,7 @@ def plans(onnx_models: list[Path]) -> Plans:
 
     @cache
     def made(asked: str) -> dict[str, PlanResult]:
-        options = PlanOptions(**ASKED[asked])  # type: ignore[arg-type]
+        options = PlanOptions(**ASKED[asked])
         return {name: make_plan(m.graph, options, m.bindings) for name, m in models.items()}
 
     return made

@@ -18,7 +18,7 @@ def graph(body: str) -> Graph:
 
 def plan(g: Graph, **options: object) -> PlanResult:
     defaults: dict[str, object] = {"align": 1}
-    result = make_plan(g, PlanOptions(**(defaults | options)))  # type: ignore[arg-type]
+    result = make_plan(g, PlanOptions(**(defaults | options)))
     failed = [check for check in verify_plan(g, result.plan) if not check.ok]
     assert not failed
     return result

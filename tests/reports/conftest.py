@@ -15,6 +15,6 @@ Planner = Callable[..., PlanResult]
 @pytest.fixture(scope="session")
 def planned() -> Planner:
     def run(text: str, **options: object) -> PlanResult:
-        return make_plan(parse_graph(text), PlanOptions(time_limit=0.2, **options))  # type: ignore[arg-type]
+        return make_plan(parse_graph(text), PlanOptions(time_limit=0.2, **options))
 
     return run

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 import peakfold
@@ -26,7 +26,7 @@ def validate(name: str, text: str) -> dict[str, object]:
     jsonschema.Draft202012Validator.check_schema(schema)
     document = json.loads(text)
     jsonschema.validate(document, schema)
-    return document  # type: ignore[no-any-return]
+    return document
 
 
 def test_the_schemas_in_the_docs_are_those_of_the_types(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_the_inspect_document_has_the_contract_keys_and_null_for_the_unknown() -
 
 def test_other_documents_follow_their_schemas() -> None:
     ops = validate("ops", to_json(documents.ops_document()))
-    assert [row["kind"] for row in ops["ops"]] == list(KINDS)  # type: ignore[attr-defined]
+    assert [row["kind"] for row in ops["ops"]] == list(KINDS)
     targets = validate("targets", to_json(documents.targets_document()))
-    assert [t["name"] for t in targets["targets"]] == list(TARGETS)  # type: ignore[attr-defined]
+    assert [t["name"] for t in targets["targets"]] == list(TARGETS)
     graph = parse_graph(graphs.EX4)
     verdict = validate("verify", peakfold.verify(graph, peakfold.plan(graph)).to_json())
     assert verdict["ok"] is True

@@ -30,7 +30,7 @@ WORKS = [
 
 
 def plotted(works: list[Work] = WORKS, device: Device = T4, **more: object) -> RooflinePlot:
-    return roofline_plot(roofline(works, device), device, title="net", **more)  # type: ignore[arg-type]
+    return roofline_plot(roofline(works, device), device, title="net", **more)
 
 
 @pytest.mark.req("R79")

@@ -28,7 +28,7 @@ SEEDS = range(25)
 
 
 def case(mode: str) -> Case:
-    return byte_case(BRANCHES, PlanOptions(mode=mode, inplace=False))  # type: ignore[arg-type]
+    return byte_case(BRANCHES, PlanOptions(mode=mode, inplace=False))
 
 
 def test_a_serial_plan_is_caught_with_two_lanes() -> None:

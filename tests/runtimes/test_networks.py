@@ -103,7 +103,7 @@ def test_inputs_and_outputs_may_live_elsewhere(
 ) -> None:
     case = network(shared, name)
     loaded = load(shared / "models" / "onnx" / f"{name}.onnx", BINDINGS.get(name))
-    options = PlanOptions(inputs=policies[0], outputs=policies[1], align=16)  # type: ignore[arg-type]
+    options = PlanOptions(inputs=policies[0], outputs=policies[1], align=16)
     report = case.run(make_plan(loaded.graph, options, loaded.bindings).plan)
     assert report.ok, report.detail
 

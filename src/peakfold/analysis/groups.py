@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from peakfold.device import Group
 from peakfold.ir import Graph, Op
@@ -38,7 +38,7 @@ def _read(table: str) -> dict[str, Group]:
     group: Group = "elementwise"
     for word in table.split():
         if word.endswith(":"):
-            group = word[:-1]  # type: ignore[assignment]
+            group = cast(Group, word[:-1])
         else:
             found[word] = group
     return found

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from peakfold.analysis.cost import Cost
 from peakfold.analysis.counting import cost_of
 from peakfold.errors import UsageError
-from peakfold.ir import DTYPES, Graph, Op, Role, Tensor, check_graph
+from peakfold.ir import DTYPES, AttrValue, Graph, Op, Role, Tensor, check_graph
 
 _CONV = re.compile(r"conv\s+(\d+)(?:x(\d+))?\s+(\d+)\s*->\s*(\d+)\s+@\s*(\d+)(?:x(\d+))?(.*)")
 _FC = re.compile(r"(?:fc|linear)\s+(\d+)\s*->\s*(\d+)(.*)")
@@ -85,15 +86,16 @@ def parse_layer(text: str) -> Layer:
     else:
         raise UsageError(f"--op {text!r} is no layer", hint=_HINT)
     words = _words(text, rest.split(), conv=conv is not None)
-    layer = Layer(kernel=kernel, inputs=int(inputs), outputs=int(outputs), size=size, **words)  # type: ignore[arg-type]
+    layer = Layer(kernel=kernel, inputs=int(inputs), outputs=int(outputs), size=size, **words)
     numbers = (*kernel, *size, layer.inputs, layer.outputs, layer.stride, layer.groups, layer.batch)
     if min(numbers) < 1 or max(numbers) >= 1 << 24:
         raise UsageError(f"--op {text!r}: a size is 0 or absurd", hint=_HINT)
     return layer
 
 
-def _words(text: str, words: list[str], *, conv: bool) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _words(text: str, words: list[str], *, conv: bool) -> dict[str, Any]:
+    """Fields of `Layer` that the words behind the sizes set."""
+    found: dict[str, Any] = {}
     letters = {"s": "stride", "g": "groups", "n": "batch"} if conv else {"n": "batch"}
     for word in words:
         if word == "bias":
@@ -179,7 +181,7 @@ def _graph(layer: Layer, convs: list[_Conv]) -> Graph:
     tensors, ops, last = [Tensor("x", element, shape, Role.INPUT)], list[Op](), "x"
 
     def add(kind: str, weight: tuple[int, ...], channels: int, result: tuple[int, ...],
-            attrs: dict[str, object]) -> None:  # fmt: skip
+            attrs: dict[str, AttrValue]) -> None:  # fmt: skip
         nonlocal last
         at = len(ops)
         stored = [Tensor(f"w{at}", element, weight, Role.PARAMETER)]
@@ -187,7 +189,7 @@ def _graph(layer: Layer, convs: list[_Conv]) -> Graph:
             stored.append(Tensor(f"b{at}", element, (channels,), Role.PARAMETER))
         name = f"y{at}"
         made = Tensor(name, element, result)
-        ops.append(Op(name, kind, (last, *(t.name for t in stored)), (name,), attrs))  # type: ignore[arg-type]
+        ops.append(Op(name, kind, (last, *(t.name for t in stored)), (name,), attrs))
         tensors.extend([*stored, made])
         last = name
 
@@ -197,7 +199,11 @@ def _graph(layer: Layer, convs: list[_Conv]) -> Graph:
     for kernel, channels, stride, groups in convs:
         n, inner, *size = shape
         shape = (n, channels, *(-(-side // stride) for side in size))
-        attrs = {"auto_pad": "SAME_UPPER", "strides": (stride,) * len(size), "group": groups}
+        attrs: dict[str, AttrValue] = {
+            "auto_pad": "SAME_UPPER",
+            "strides": (stride,) * len(size),
+            "group": groups,
+        }
         add("conv", (channels, inner // groups, *kernel), channels, shape, attrs)
     # Inputs, then what is stored, then results: the order of the text form.
     tensors.sort(key=lambda t: 0 if t.role is Role.INPUT else 1 if t.role.static else 2)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def command(  # one parameter a flag
     models: tuple[str, ...], dims: tuple[str, ...], shapes: tuple[str, ...], accuracy: str | None,
     growth: str | None, era: float | None, chart: str | None, csv: str | None,
-    markdown: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+    markdown: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
 ) -> int:  # fmt: skip
     """Show MODELs side by side: parameters, MACs, FLOPs, memory access, planned peak, time.
 

@@ -69,12 +69,12 @@ class PeakfoldGroup(click.Group):
             subcommand_metavar="VERB [ARGS]...",
         )  # fmt: skip
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Verbs whose module is there, in the order a newcomer meets them."""
         return [verb for verb in VERBS if _exists(verb)]
 
     def get_command(
-        self, ctx: click.Context, cmd_name: str  # noqa: ARG002
+        self, ctx: click.Context, cmd_name: str  # noqa: ARG002 - click's signature
     ) -> click.Command | None:  # fmt: skip
         """Import one verb."""
         if cmd_name not in VERBS or not _exists(cmd_name):
@@ -111,13 +111,13 @@ class PeakfoldGroup(click.Group):
             raise
         except KeyboardInterrupt:
             raise click.Abort from None
-        except Exception as error:
+        except Exception as error:  # a user never sees a traceback unasked
             if ctx.meta.get(TRACEBACK):
                 traceback.print_exc()
             return _failed(error)
 
-    def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any  # noqa: ANN401
+    def main(  # type: ignore[override]  # click's has overloads by its standalone mode
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any  # noqa: ANN401 - click's
     ) -> NoReturn:  # fmt: skip
         """Run and exit with the code of the outcome."""
         # Graphs and plans are millions of records without cycles: looking for some only costs.

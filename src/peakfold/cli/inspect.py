@@ -109,7 +109,7 @@ def command(  # one parameter a flag
     model: str | None, layer: str | None, dims: tuple[str, ...], shapes: tuple[str, ...],
     csv: str | None, markdown: str | None, roofline: str | None, strict: bool, as_json: bool,
     force: bool,
-    quiet: bool, **flags: Any,  # noqa: ANN401
+    quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
 ) -> int:  # fmt: skip
     """Show what MODEL costs, and where its memory goes, by role and by op.
 

@@ -28,7 +28,7 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 @opt.quiet_option
 def command(
     models: tuple[str, ...], dims: tuple[str, ...], shapes: tuple[str, ...], chart: str | None,
-    as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+    as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
 ) -> int:  # fmt: skip
     """Show what reuse saves: MODELs in the modes naive, inplace, share, both and arena.
 

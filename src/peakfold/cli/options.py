@@ -55,7 +55,7 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None  # noqa: ANN401
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:  # fmt: skip
         """Bytes."""
         if isinstance(value, int):
@@ -72,14 +72,17 @@ class Lanes(click.ParamType[int]):
     name = "lanes"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None  # noqa: ANN401
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:  # fmt: skip
         """Lanes; 0 for free."""
-        if value == "free" or isinstance(value, int):
-            return 0 if value == "free" else value
-        if not str(value).isdigit() or int(value) < 1:
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        if text == "free":
+            return 0
+        if not text.isdigit() or int(text) < 1:
             self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
-        return int(value)
+        return int(text)
 
 
 def lines(names: tuple[str, ...]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,10 @@ from peakfold.cli import options as opt
 from peakfold.cli.group import print_line
 from peakfold.cli.output import STDOUT, Outputs, emit, working
 from peakfold.errors import UsageError
+
+if TYPE_CHECKING:
+    from peakfold.packing import Problem
+    from peakfold.reports.packing import PackAnswer
 
 _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
 
@@ -150,8 +155,8 @@ def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> Non
         raise UsageError("--max-moves needs an old packing", hint="pass --replan OLD.csv")
 
 
-def _answer(problem: Any, search: dict[str, Any], quiet: bool) -> Any:  # noqa: ANN401
-    """Run what is asked for; types are those of `reports.packing`, loaded only now."""
+def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer:
+    """Run what is asked for."""
     from peakfold.packing import table, verdict
     from peakfold.reports.packing import decide, spread, stay
 
@@ -175,7 +180,7 @@ def _say_compiling() -> None:
     print_line("Compiling kernels, once after an installation; the time limit waits for it")
 
 
-def _narrate(quiet: bool) -> Any:  # noqa: ANN401
+def _narrate(quiet: bool) -> Callable[[int, int], None] | None:
     """Best-so-far lines, on a terminal only."""
     if quiet or not sys.stderr.isatty():
         return None

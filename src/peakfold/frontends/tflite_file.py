@@ -166,14 +166,14 @@ def _text(value: bytes | None) -> str:
     return "" if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def _numbers(table: Any, field: str) -> tuple[int, ...]:  # noqa: ANN401
+def _numbers(table: Any, field: str) -> tuple[int, ...]:
     """A vector of integers of a table reader."""
     if not getattr(table, field + "Length")():
         return ()
     return tuple(int(v) for v in getattr(table, field + "AsNumpy")())
 
 
-def _extent(data: memoryview, buffer: Any) -> Extent:  # noqa: ANN401
+def _extent(data: memoryview, buffer: Any) -> Extent:
     """Where a buffer's bytes lie: inside the flatbuffer, or behind it in the same file."""
     offset, size = int(buffer.Offset()), int(buffer.Size())
     if offset > 1:
@@ -187,7 +187,7 @@ def _extent(data: memoryview, buffer: Any) -> Extent:  # noqa: ANN401
     return int(tab.Vector(tab.Offset(4))), int(length)
 
 
-def _code(code: Any) -> tuple[str, str]:  # noqa: ANN401
+def _code(code: Any) -> tuple[str, str]:
     """Name and custom code of an operator code; old files use a field of one byte."""
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     name = names_of("BuiltinOperator").get(number)
@@ -197,7 +197,7 @@ def _code(code: Any) -> tuple[str, str]:  # noqa: ANN401
 
 
 def _subgraph(
-    graph: Any, codes: list[tuple[str, str]], notes: list[str]  # noqa: ANN401
+    graph: Any, codes: list[tuple[str, str]], notes: list[str]
 ) -> StoredSubgraph:  # fmt: skip
     return StoredSubgraph(
         _text(graph.Name()),
@@ -208,7 +208,7 @@ def _subgraph(
     )
 
 
-def _tensor(tensor: Any) -> StoredTensor:  # noqa: ANN401
+def _tensor(tensor: Any) -> StoredTensor:
     signature = _numbers(tensor, "ShapeSignature")
     sparsity = tensor.Sparsity()
     return StoredTensor(
@@ -219,7 +219,7 @@ def _tensor(tensor: Any) -> StoredTensor:  # noqa: ANN401
     )  # fmt: skip
 
 
-def _index_bytes(sparsity: Any) -> int:  # noqa: ANN401
+def _index_bytes(sparsity: Any) -> int:
     """Bytes of the segments and indices that say where a sparse tensor's values belong."""
     total = 0
     classes = {1: schema().Int32Vector, 2: schema().Uint16Vector, 3: schema().Uint8Vector}
@@ -238,7 +238,7 @@ def _index_bytes(sparsity: Any) -> int:  # noqa: ANN401
 
 
 def _operator(
-    op: Any, codes: list[tuple[str, str]], notes: list[str]  # noqa: ANN401
+    op: Any, codes: list[tuple[str, str]], notes: list[str]
 ) -> StoredOp:  # fmt: skip
     if op.OpcodeIndex() >= len(codes):
         raise ModelError(f"an operator has code {op.OpcodeIndex()} of {len(codes)}")

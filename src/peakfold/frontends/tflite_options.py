@@ -27,7 +27,7 @@ _TYPES: Final = ("in_data_type", "out_data_type", "out_type", "output_type", "id
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
-def options_of(op: Any) -> tuple[dict[str, AttrValue], str]:  # noqa: ANN401
+def options_of(op: Any) -> tuple[dict[str, AttrValue], str]:
     """Attributes of an operator, and a note when its options are of an unknown type.
 
     Args:
@@ -76,7 +76,7 @@ def _attributes(fields: dict[str, Any]) -> dict[str, AttrValue]:
     return attrs
 
 
-def _plain(value: Any) -> AttrValue | None:  # noqa: ANN401
+def _plain(value: Any) -> AttrValue | None:
     if value is None or isinstance(value, bytearray):
         return None
     if isinstance(value, bytes):

@@ -18,7 +18,7 @@ _HINT = "pip install 'peakfold[tflite]'"
 
 
 @lru_cache(maxsize=1)
-def schema() -> Any:  # noqa: ANN401  a module without types
+def schema() -> Any:
     """The generated module: enumerations, table readers and their object forms.
 
     Raises:

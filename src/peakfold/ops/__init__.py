@@ -118,7 +118,7 @@ KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 
 
 def register(
-    table: Mapping[str, OpSpec], kind: str, spec: OpSpec | None = None, **answers: Any,  # noqa: ANN401
+    table: Mapping[str, OpSpec], kind: str, spec: OpSpec | None = None, **answers: Any,  # noqa: ANN401 - fields
 ) -> Mapping[str, OpSpec]:  # fmt: skip
     """A table with one more row, or one row replaced; the table given stays as it is.
 

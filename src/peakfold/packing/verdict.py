@@ -124,7 +124,7 @@ def run_planner(problem: Problem, planner: Planner, bound: int) -> Packing:
     name = getattr(planner, "__name__", "planner")
     try:
         given = np.asarray(planner(problem))
-    except Exception as error:
+    except Exception as error:  # it is the user's own code
         raise PeakfoldError(
             f"planner failed: {type(error).__name__}: {error}", where=name
         ) from None
@@ -155,7 +155,7 @@ def load_planner(spec: str) -> Planner:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:
+    except Exception as error:  # importing runs the user's own code
         raise UsageError(f"cannot import {spec!r}: {error}", hint=hint) from None
     if not callable(found):
         raise UsageError(f"{spec!r} is not a function", hint=hint)

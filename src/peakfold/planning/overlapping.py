@@ -40,13 +40,11 @@ def overlap_choices(study: Study, aliasing: Aliasing) -> list[tuple[Aliasing, Ti
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.study import prepare
+        >>> from peakfold.planning.planner import study_graph
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\na: int8[640] = opaque(x)\\n"
         ...     'b: int8[320] = opaque(a) overlap=["0-64"]\\n'
         ...     'c: int8[64] = opaque(b) overlap=["0-0"]\\noutput c')
-        >>> def no_bodies(graph, options):
-        ...     raise NotImplementedError
-        >>> found = overlap_choices(prepare(g, PlanOptions(), no_bodies), Aliasing())
+        >>> found = overlap_choices(study_graph(g, PlanOptions()), Aliasing())
         >>> [(sorted(chosen.overlaps), played.peak) for chosen, played in found]
         [([1], 704)]
     """

@@ -31,11 +31,16 @@ class CheckLike(Protocol):
     """One check of a judge, as `peakfold.planning.verify` returns it."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str:
+        """What was looked at."""
+
     @property
-    def ok(self) -> bool: ...  # noqa: D102
+    def ok(self) -> bool:
+        """Whether it holds."""
+
     @property
-    def detail(self) -> str: ...  # noqa: D102
+    def detail(self) -> str:
+        """What was found."""
 
 
 def plan_document(result: PlanResult) -> PlanDocument:

@@ -69,7 +69,7 @@ def _rename(waiting: Sequence[tuple[str, Path]]) -> None:
                 os.replace(name, target)  # noqa: PTH105 - a name, not a path
             if fresh:
                 made.append(target)
-    except BaseException:
+    except BaseException:  # an interrupt, too, leaves nothing half done
         for target in made:
             target.unlink(missing_ok=True)
         raise

@@ -39,7 +39,7 @@ class PackAnswer:
     banks: list[str] | None = None
 
 
-def decide(problem: Problem, **search: Any) -> PackAnswer:  # noqa: ANN401
+def decide(problem: Problem, **search: Any) -> PackAnswer:  # noqa: ANN401 - passed on
     """One block; keyword arguments of `judge_capacity`."""
     found = judge_capacity(problem, **search)
     offsets = None if found.packing is None else found.packing.offsets

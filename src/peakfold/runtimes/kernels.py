@@ -123,7 +123,7 @@ class Window:
         for tap in product(*map(range, self.kernel)):
             yield padded[self.touched(tap)]
 
-    def touched(self, tap: Sequence[int]) -> Any:  # noqa: ANN401
+    def touched(self, tap: Sequence[int]) -> tuple[Any, ...]:
         """An index of what the outputs' windows touch of the padded input at one tap."""
         return (
             ...,

@@ -43,7 +43,7 @@ def test_small_graphs_reach_the_optimum_over_all_orders(graph: Graph, options: P
 def test_plain_graphs_reach_the_optimum_of_an_oracle(
     make: object, seed: int, size: int, align: int
 ) -> None:
-    graph = make(seed, size)  # type: ignore[operator]
+    graph = make(seed, size)
     study = study_of(graph, PlanOptions(align=align))
     found = best_order(study, time_limit=5.0, seed=0)
     assert found.optimal

@@ -81,7 +81,7 @@ def test_copies_are_never_worse_and_run_right(
 ) -> None:
     study = study_of(graph, options)
     full = sharing_of(study)
-    found = choose_copies(study, full, family)  # type: ignore[arg-type]
+    found = choose_copies(study, full, family)
     peaks = [
         study.play(a).peak if family == "arena" else hull_peak(study, a) for a in (found, full)
     ]

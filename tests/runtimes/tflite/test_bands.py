@@ -99,7 +99,7 @@ def test_work_of_bands_is_that_of_the_file(tmp_path: Path) -> None:
     upto, patches, _ = REAL[PERSON]
     options = PlanOptions(target="tflm", split=Split(upto, patches))
     graph = load(path_of(PERSON)).graph
-    planned = total_macs(prepare(graph, options, lambda *_: None).graph)  # type: ignore[arg-type]
+    planned = total_macs(prepare(graph, options, lambda *_: None).graph)
     assert total_macs(load(path).graph) == planned
     assert planned > (total_macs(graph) or 0)
 
@@ -127,7 +127,7 @@ class Net:
     ) -> None:
         out = self.tensor((1, *shape))
         self.made.op(name, [self.last, *others], [out], options, **fields)
-        self.last, self.shape = out, shape  # type: ignore[assignment]
+        self.last, self.shape = out, shape
 
     def weights(self, shape: tuple[int, ...]) -> int:
         if self.kind == "INT8":

@@ -69,7 +69,7 @@ class Case:
         apart[0, self.out] = 0
         met = {**apart, (0, self.out): apart[0, self.over]}
         data = self.made.bytes()
-        return tuple(rewrite(data, Edit(offsets=offsets)) for offsets in (apart, met))  # type: ignore[return-value]
+        return tuple(rewrite(data, Edit(offsets=offsets)) for offsets in (apart, met))
 
 
 def unary(name: str, dtype: str) -> Case:

@@ -1,4 +1,3 @@
-# ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
 """One step of the exact search: placing, blocking, propagation. The vectors are in `cells`."""
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from peakfold.packing.kernels.tight import settle_border, study_section
 
 
 @inner
-def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
+def check_section(g, s, log, t, lifting):
     """Does the rest of section t still fit, and (if `lifting`) who cannot be lowest in it?
 
     The unplaced buffers of a section lie above each other, so the lowest one starts at
@@ -92,7 +91,7 @@ def check_section(g, s, log, t, lifting):  # type: ignore[no-untyped-def]
 
 
 @inner
-def supported(g, s, d):  # type: ignore[no-untyped-def]
+def supported(g, s, d):
     """Whether blocked d lies above the end of some unplaced conflicting buffer; not a loose one.
 
     That buffer is kept in `watch`, and looked at first.
@@ -110,7 +109,7 @@ def supported(g, s, d):  # type: ignore[no-untyped-def]
 
 
 @inner
-def meets(g, c, d):  # type: ignore[no-untyped-def]
+def meets(g, c, d):
     """Whether two buffers conflict (binary search in the sorted row of c)."""
     low, stop = g[NEIGHBOUR] + g[g[NEAR] + c], g[NEIGHBOUR] + g[g[NEAR] + c + 1]
     high = stop
@@ -124,7 +123,7 @@ def meets(g, c, d):  # type: ignore[no-untyped-def]
 
 
 @inner
-def list_loose(g, s):  # type: ignore[no-untyped-def]
+def list_loose(g, s):
     """Fill `pending` with the blocked buffers that rest on nothing, or only on such ones.
 
     Whoever supports a buffer ends lower than it, so the supports of the others lead down to
@@ -152,7 +151,7 @@ def list_loose(g, s):  # type: ignore[no-untyped-def]
 
 
 @inner
-def price_loose(g, s, count):  # type: ignore[no-untyped-def]
+def price_loose(g, s, count):
     """Fill `cost` with the least offset at which the others let each loose buffer lie."""
     kind, size, loose, pending = s[KIND], g[SIZE], s[LOOSE], s[PENDING]
     for j in range(pending, pending + count):
@@ -167,7 +166,7 @@ def price_loose(g, s, count):  # type: ignore[no-untyped-def]
 
 
 @inner
-def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
+def settle_blocked(g, s, log):
     """Raise every loose blocked buffer above the least end of what can lie below it.
 
     They may rest on each other, so this is a shortest path from the others (Dijkstra): raising
@@ -199,7 +198,7 @@ def settle_blocked(g, s, log):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def propagate(g, s, log, rule):  # type: ignore[no-untyped-def]
+def propagate(g, s, log, rule):
     """Draw all conclusions; False if there is a contradiction. Leaves the queue empty.
 
     The section that failed is kept in `HOT`: the next decision is taken there. Two sections can
@@ -238,7 +237,7 @@ def propagate(g, s, log, rule):  # type: ignore[no-untyped-def]
 
 
 @inner
-def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
+def leave_section(g, s, log, i, t):
     """Take the buffer of incidence i out of the sparse set of section t."""
     count = s[s[COUNT] + t] - 1
     put(s, log, s[COUNT] + t, count)
@@ -251,7 +250,7 @@ def leave_section(g, s, log, i, t):  # type: ignore[no-untyped-def]
 
 
 @inner
-def place(g, s, log, b):  # type: ignore[no-untyped-def]
+def place(g, s, log, b):
     """Put b at its least offset, with nothing unplaced below it; False on contradiction."""
     kind, rest, cross, size = s[KIND], s[REST], s[CROSS], g[g[SIZE] + b]
     put(s, log, kind + b, PLACED)

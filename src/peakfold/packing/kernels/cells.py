@@ -1,4 +1,3 @@
-# ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
 """The vectors of the exact search, and the primitives that change them: an undo log, queues.
 
 Both arguments of every function are flat int64 vectors, because passing many arrays around
@@ -57,7 +56,7 @@ WORDS = 2
 
 
 @inner
-def put(s, log, variable, value):  # type: ignore[no-untyped-def]
+def put(s, log, variable, value):
     """Set a variable, remembering its value before this node."""
     stamp = s[STAMP] + variable
     if s[stamp] != s[NODE]:
@@ -69,7 +68,7 @@ def put(s, log, variable, value):  # type: ignore[no-untyped-def]
 
 
 @inner
-def undo(s, log, mark):  # type: ignore[no-untyped-def]
+def undo(s, log, mark):
     """Take back everything logged since `mark`."""
     for i in range(s[LOG] - 1, mark - 1, -1):
         s[log[i, 0]] = log[i, 1]
@@ -79,7 +78,7 @@ def undo(s, log, mark):  # type: ignore[no-untyped-def]
 
 
 @inner
-def look_at(g, s, section):  # type: ignore[no-untyped-def]
+def look_at(g, s, section):
     """Queue a section for propagation."""
     if s[s[WAITING] + section] == 0:
         s[s[WAITING] + section] = 1
@@ -89,7 +88,7 @@ def look_at(g, s, section):  # type: ignore[no-untyped-def]
 
 
 @inner
-def next_section(g, s):  # type: ignore[no-untyped-def]
+def next_section(g, s):
     """Take the section that has waited longest out of the queue, which is not empty."""
     t = s[s[QUEUE] + s[HEAD]]
     s[HEAD] = s[HEAD] + 1 if s[HEAD] + 1 < g[K] else 0
@@ -99,7 +98,7 @@ def next_section(g, s):  # type: ignore[no-untyped-def]
 
 
 @inner
-def drain(g, s):  # type: ignore[no-untyped-def]
+def drain(g, s):
     """Empty the queues after a contradiction; always False."""
     while s[QUEUED] > 0:
         next_section(g, s)
@@ -110,7 +109,7 @@ def drain(g, s):  # type: ignore[no-untyped-def]
 
 
 @inner
-def lift(g, s, log, b, value):  # type: ignore[no-untyped-def]
+def lift(g, s, log, b, value):
     """Raise `low` of b to at least `value`; False if it cannot lie there.
 
     Equal buffers keep index order, so the next one of the class starts where b ends. A section

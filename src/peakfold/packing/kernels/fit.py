@@ -1,4 +1,3 @@
-# ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
 """First fit over a tree of coalesced address unions: `packing.first_fit.place` in flat arrays.
 
 Same tree, with the unions in one pool: row i of `lists` is (base, used, room): list i owns
@@ -25,7 +24,7 @@ DONE, ABOVE, FULL = range(3)
 
 
 @inner
-def position(pool, start, stop, value, after):  # type: ignore[no-untyped-def]
+def position(pool, start, stop, value, after):
     """Index of the first border >= value (> value if `after`), from `start`."""
     low, high = start, stop
     while low < high:
@@ -38,7 +37,7 @@ def position(pool, start, stop, value, after):  # type: ignore[no-untyped-def]
 
 
 @inner
-def grow(pool, lists, free, end, node):  # type: ignore[no-untyped-def]
+def grow(pool, lists, free, end, node):
     """Move a full list to twice the room; the new end of the pool, -1 if it is too small."""
     size = lists[node, ROOM]
     level = 0
@@ -63,7 +62,7 @@ def grow(pool, lists, free, end, node):  # type: ignore[no-untyped-def]
 
 
 @inner
-def add(pool, lists, node, low, high):  # type: ignore[no-untyped-def]
+def add(pool, lists, node, low, high):
     """Merge ``[low, high)`` into the list of a node that has room for two more borders."""
     start = lists[node, BASE]
     stop = start + lists[node, USED]
@@ -86,7 +85,7 @@ def add(pool, lists, node, low, high):  # type: ignore[no-untyped-def]
 
 
 @inner
-def list_nodes(first, last, leaves, nodes):  # type: ignore[no-untyped-def]
+def list_nodes(first, last, leaves, nodes):
     """Nodes of a range of sections, then their proper ancestors; returns both counts."""
     left, right, own = first + leaves, last + leaves, 0
     while left < right:
@@ -118,7 +117,7 @@ def list_nodes(first, last, leaves, nodes):  # type: ignore[no-untyped-def]
 
 
 @inner
-def skip(pool, at, stop, address):  # type: ignore[no-untyped-def]
+def skip(pool, at, stop, address):
     """Position of the first range of a list, from `at`, that ends above `address`; gallops."""
     if at >= stop or pool[at + 1] > address:
         return at
@@ -137,7 +136,7 @@ def skip(pool, at, stop, address):  # type: ignore[no-untyped-def]
 
 
 @inner
-def leap(pool, found, count, offset, size, align):  # type: ignore[no-untyped-def]
+def leap(pool, found, count, offset, size, align):
     """Lowest legal offset, from `offset` on, whose `size` bytes no list covers.
 
     Rows of `found` are (next position, stop, start) of each list. A list with a range in the
@@ -160,7 +159,7 @@ def leap(pool, found, count, offset, size, align):  # type: ignore[no-untyped-de
 
 
 @inner
-def gap(pool, lists, nodes, own, total, leaves, size, align, best, found):  # type: ignore[no-untyped-def]
+def gap(pool, lists, nodes, own, total, leaves, size, align, best, found):
     """Offset for `size` bytes: the lowest gap, or the smallest one if `best`."""
     count = 0
     for j in range(total):
@@ -187,7 +186,7 @@ def gap(pool, lists, nodes, own, total, leaves, size, align, best, found):  # ty
 
 
 @kernel
-def fit(  # type: ignore[no-untyped-def]
+def fit(
     first, last, size, align, order, at, leaves, best, limit,
     offsets, pool, end, lists, free, nodes, found,
 ):  # fmt: skip

@@ -1,4 +1,3 @@
-# ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
 """The exact search: depth first over `branch`, resumable after any number of nodes.
 
 At a node one open buffer b is chosen. Either no unplaced conflicting buffer ends up below b:
@@ -61,7 +60,7 @@ P_LO, P_HI, P_NEXT, P_DEPTH = range(4)
 
 
 @inner
-def mix(x):  # type: ignore[no-untyped-def]
+def mix(x):
     """A 64-bit finaliser (the constants of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -69,7 +68,7 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @inner
-def signature(g, s):  # type: ignore[no-untyped-def]
+def signature(g, s):
     """Two hashes of all that the future of the current part of time depends on.
 
     That is `low` and `kind` of its unplaced buffers; how they got there does not matter.
@@ -85,7 +84,7 @@ def signature(g, s):  # type: ignore[no-untyped-def]
 
 
 @inner
-def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
+def may_be_lowest(g, s, b):
     """Whether every section of b has room for all its rest above `low` of b."""
     limit = s[CAPACITY] - s[VARS + b]
     for i in range(g[SECTION] + g[g[AT] + b], g[SECTION] + g[g[AT] + b + 1]):
@@ -95,7 +94,7 @@ def may_be_lowest(g, s, b):  # type: ignore[no-untyped-def]
 
 
 @inner
-def tightest(s, rule):  # type: ignore[no-untyped-def]
+def tightest(s, rule):
     """The section with least slack, the lowest among equals; the first or, BACKWARD, the last."""
     best, lowest, found = FAR, FAR, -1
     lo, hi, turned = s[LO], s[HI], rule & BACKWARD
@@ -111,7 +110,7 @@ def tightest(s, rule):  # type: ignore[no-untyped-def]
 
 
 @inner
-def walls(g, s, b):  # type: ignore[no-untyped-def]
+def walls(g, s, b):
     """How many ends of the lifetime of b meet a higher floor: 2 means that b fills a valley."""
     left, right, low = g[g[LEFT] + b], g[g[RIGHT] + b], s[VARS + b]
     found = 0
@@ -123,7 +122,7 @@ def walls(g, s, b):  # type: ignore[no-untyped-def]
 
 
 @inner
-def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
+def better(g, s, b, found, rule):
     """Whether b may be chosen and comes before `found`: lower first, then by walls or key."""
     if s[s[KIND] + b] != OPEN:
         return False
@@ -140,7 +139,7 @@ def better(g, s, b, found, rule):  # type: ignore[no-untyped-def]
 
 
 @inner
-def choose(g, s, rule):  # type: ignore[no-untyped-def]
+def choose(g, s, rule):
     """The buffer to branch on, or -1 if none is open.
 
     In the section where the last contradiction was found, if any (what failed there will
@@ -166,7 +165,7 @@ def choose(g, s, rule):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def split(s, pend):  # type: ignore[no-untyped-def]
+def split(s, pend):
     """Cut the current part of time where nothing unplaced crosses; smallest part first."""
     s[SPLIT] = 0
     lo, hi, first, weight = s[LO], s[HI], s[PENDS], 0
@@ -192,7 +191,7 @@ def split(s, pend):  # type: ignore[no-untyped-def]
 
 
 @inner
-def next_part(s, pend):  # type: ignore[no-untyped-def]
+def next_part(s, pend):
     """Go to the next pending part of time; False if there is none.
 
     Parts do not influence each other, so what the last one decided stays for good: its frames
@@ -207,7 +206,7 @@ def next_part(s, pend):  # type: ignore[no-untyped-def]
 
 
 @inner
-def backtrack(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
+def backtrack(g, s, log, frames, memo, rule):
     """Undo to the last decision with an untried side and take it; False if there is none."""
     s[SPLIT] = 0
     while s[DEPTH] > 0:
@@ -227,7 +226,7 @@ def backtrack(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
 
 
 @inner
-def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
+def descend(g, s, log, frames, memo, rule):
     """Decide one buffer; False on contradiction (the caller backtracks)."""
     while True:
         b = choose(g, s, rule)
@@ -255,7 +254,7 @@ def descend(g, s, log, frames, memo, rule):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def search(g, s, log, frames, pend, memo, rule, nodes):  # type: ignore[no-untyped-def]
+def search(g, s, log, frames, pend, memo, rule, nodes):
     """Run until solved, refuted, or `nodes` more nodes; call again to go on.
 
     GROW asks the caller for a longer log or deeper stacks; the state is consistent then.

@@ -1,4 +1,3 @@
-# ruff: noqa: ANN001, ANN201 - numba infers the types of kernels
 """The costly conclusions about a section of time, most of them where little room is to spare."""
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from peakfold.packing.kernels.jit import inner, kernel
 
 
 @inner
-def sort_members(s, begin, stop, end):  # type: ignore[no-untyped-def]
+def sort_members(s, begin, stop, end):
     """Fill `pending` with the buffers of a section that can start below `end`, lowest first."""
     pending = s[PENDING]
     last = pending
@@ -47,7 +46,7 @@ def sort_members(s, begin, stop, end):  # type: ignore[no-untyped-def]
 
 
 @inner
-def room_above(g, s, begin, stop, rest):  # type: ignore[no-untyped-def]
+def room_above(g, s, begin, stop, rest):
     """Whether the buffers of a section that start at v or above fit below the capacity, for all v.
 
     Those of total size x fit above any v up to ``capacity - x``, so only the ones that start
@@ -68,7 +67,7 @@ def room_above(g, s, begin, stop, rest):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_size(s, start, size):  # type: ignore[no-untyped-def]
+def add_size(s, start, size):
     """Also reach ``x + size`` from every reached x >= start."""
     sums, skip, shift = s[SUMS], size >> 6, size & 63
     first = start >> 6
@@ -88,7 +87,7 @@ def add_size(s, start, size):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def next_sum(s, start):  # type: ignore[no-untyped-def]
+def next_sum(s, start):
     """The least reached x >= start, or the end of the bits."""
     sums, at = s[SUMS], start >> 6
     if at >= WORDS:
@@ -107,7 +106,7 @@ def next_sum(s, start):  # type: ignore[no-untyped-def]
 
 
 @inner
-def reach_sums(g, s, log, begin, stop, least):  # type: ignore[no-untyped-def]
+def reach_sums(g, s, log, begin, stop, least):
     """Lift the buffers of a section to offsets that stacks of the others can reach.
 
     Where the rest of a section fills all that is left of it, it is one stack without gaps from
@@ -139,7 +138,7 @@ def reach_sums(g, s, log, begin, stop, least):  # type: ignore[no-untyped-def]
 
 
 @inner
-def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
+def study_section(g, s, log, t, stacks):
     """The costly conclusions for section t; False on contradiction."""
     begin = s[MEMBER] + g[g[BASE] + t]
     stop = begin + s[s[COUNT] + t]
@@ -154,7 +153,7 @@ def study_section(g, s, log, t, stacks):  # type: ignore[no-untyped-def]
 
 
 @inner
-def level(g, s, t):  # type: ignore[no-untyped-def]
+def level(g, s, t):
     """Where the next buffer of section t has to start, or -1 if there is choice."""
     if t < 0 or t >= g[K] or s[s[COUNT] + t] == 0:
         return -1
@@ -163,7 +162,7 @@ def level(g, s, t):  # type: ignore[no-untyped-def]
 
 
 @inner
-def settle_border(g, s, log, x):  # type: ignore[no-untyped-def]
+def settle_border(g, s, log, x):
     """Before and after section border x lies one level: what ends there needs what starts there.
 
     Two sections without slack that have to go on at the same offset: a buffer that starts

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 
-def must_compile(kernel: Any) -> bool:  # noqa: ANN401 - numba's dispatcher has no public type
+def must_compile(kernel: Any) -> bool:
     """True if `kernel` is neither loaded nor in numba's cache on disk (it writes one index each).
 
     An index left by an older source is taken for a valid one: this is for narration only.

@@ -51,14 +51,12 @@ def choose_copies(study: Study, aliasing: Aliasing, family: Family = "arena") ->
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.study import prepare
+        >>> from peakfold.planning.planner import study_graph
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4,64]\\n"
         ...     "a: int8[4,64] = opaque(x)\\n"
         ...     "b: int8[1,64] = slice(a, starts=[0], ends=[1], axes=[0])\\n"
         ...     "c: int8[4,64] = opaque(x)\\nd: int8[1,64] = opaque(b, c)\\noutput d")
-        >>> def no_bodies(graph, options):
-        ...     raise NotImplementedError
-        >>> study = prepare(g, PlanOptions(), no_bodies)
+        >>> study = study_graph(g, PlanOptions())
         >>> found = choose_copies(study, sharing_of(study), "objects")
         >>> [study.index.name(t) for t in sorted(found.copied)]
         ['b']

@@ -92,13 +92,11 @@ def best_order(
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.study import prepare
+        >>> from peakfold.planning.planner import study_graph
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[40] = tile(x)\\nc: int8[1] = opaque(a)\\nd: int8[1] = opaque(b)\\n"
         ...     "e: int8[2] = concat(c, d)\\noutput e")
-        >>> def no_bodies(graph, options):
-        ...     raise NotImplementedError
-        >>> found = best_order(prepare(g, PlanOptions(align=1), no_bodies), time_limit=1.0, seed=0)
+        >>> found = best_order(study_graph(g, PlanOptions(align=1)), time_limit=1.0, seed=0)
         >>> found.file_peak, found.peak, found.order, found.optimal
         (81, 42, (0, 2, 1, 3, 4), True)
     """

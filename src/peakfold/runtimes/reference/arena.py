@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -245,7 +245,7 @@ class ArenaRun:
         alike = one.shape == two.shape and one.dtype.bits == two.dtype.bits
         return alike and (where.address, where.nbytes) == (there.address, there.nbytes)
 
-    def _store(self, op: Op, results: tuple[Any, ...], written: Any) -> None:  # noqa: ANN401
+    def _store(self, op: Op, results: tuple[Any, ...], written: Sequence[str]) -> None:
         """Copy a kernel's results to their places."""
         for name, value in zip(op.outputs, results, strict=False):
             if not name or value is None:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakfold.errors import ModelError
 from peakfold.ir import Op
@@ -64,7 +65,7 @@ def _loop(op: Op, args: Args, body: Body) -> tuple[Any, ...]:
     return (*state, *(_stacked(op, row, 0) for row in rows))
 
 
-def _stacked(op: Op, row: list[Any], axis: int) -> Any:  # noqa: ANN401
+def _stacked(op: Op, row: list[Any], axis: int) -> NDArray[Any]:
     if not row:
         raise ModelError(
             "makes no slice to tell the shape of a result by", where=f"op {op.name!r} ({op.kind})"

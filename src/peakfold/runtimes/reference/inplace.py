@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakfold.planning.places import Location
 from peakfold.runtimes.kernels import Args, Array, Kernel
 
+Mask = NDArray[np.bool_]
 
-def first_half(out: Location, itemsize: int, others: Sequence[Location]) -> Any:  # noqa: ANN401
+
+def first_half(out: Location, itemsize: int, others: Sequence[Location]) -> Mask:
     """Which elements to overwrite first: those that other operands lie under.
 
     Args:
@@ -46,7 +49,7 @@ def first_half(out: Location, itemsize: int, others: Sequence[Location]) -> Any:
     return mask
 
 
-def overwrite(kernel: Kernel, args: Args, out: Array, first: Any) -> tuple[Any, ...]:  # noqa: ANN401
+def overwrite(kernel: Kernel, args: Args, out: Array, first: Mask) -> tuple[Any, ...]:
     """Run a kernel whose result 0 lies over an operand; gives its other results.
 
     Args:

@@ -67,7 +67,7 @@ def ordinary_run(program: Program, feeds: Mapping[str, Value] | None = None) -> 
 def _results(program: Program, at: int, op: Op, args: Args) -> tuple[Value, ...]:
     kernel = program.kernels[at]
 
-    def body(region: int, given: Sequence[Value], trip: int) -> list[Value]:  # noqa: ARG001
+    def body(region: int, given: Sequence[Value], _trip: int) -> list[Value]:
         inner = program.bodies[at, region]
         feeds = formals(op, region, given, args)
         made = ordinary_run(inner, feeds).outputs

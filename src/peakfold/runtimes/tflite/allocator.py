@@ -18,6 +18,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from peakfold.errors import ModelError
 from peakfold.runtimes.tflite.schema import (
@@ -150,8 +151,8 @@ class _Scopes:
             self._use(number, tensor)
         self.open.discard(number)
 
-    def _operator(self, number: int, op: object) -> None:
-        results = indices(op.outputs)  # type: ignore[attr-defined]
+    def _operator(self, number: int, op: Any) -> None:
+        results = indices(op.outputs)
         for tensor in results:
             self._create(number, tensor)
         if operator_name(self.model, op) == "VAR_HANDLE":  # its kernel keeps the handle itself
@@ -159,7 +160,7 @@ class _Scopes:
         for called in called_subgraphs(self.model, op):
             self.scope += 1
             self.enter(called)
-        for tensor in (*indices(op.inputs), *results):  # type: ignore[attr-defined]
+        for tensor in (*indices(op.inputs), *results):
             if tensor >= 0:
                 self._use(number, tensor)
 

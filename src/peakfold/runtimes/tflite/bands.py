@@ -221,14 +221,14 @@ def grow(model: Model, added: Growth) -> None:
         graph.operators.append(_operator(model, op, codes))
 
 
-def _tensor(like: Any, new: NewTensor) -> Any:  # noqa: ANN401
+def _tensor(like: Any, new: NewTensor) -> Any:
     tensor = copy.copy(like)
     tensor.name, tensor.shape, tensor.shapeSignature = new.name.encode(), list(new.shape), None
     tensor.buffer, tensor.isVariable = 0, False
     return tensor
 
 
-def _constant(model: Model, new: NewConstant) -> Any:  # noqa: ANN401
+def _constant(model: Model, new: NewConstant) -> Any:
     schema = classes()
     kinds = type_names()
     tensor = schema.TensorT()
@@ -248,7 +248,7 @@ def _constant(model: Model, new: NewConstant) -> Any:  # noqa: ANN401
     return tensor
 
 
-def _operator(model: Model, new: NewOperator, codes: dict[str, int]) -> Any:  # noqa: ANN401
+def _operator(model: Model, new: NewOperator, codes: dict[str, int]) -> Any:
     schema = classes()
     graph = model.subgraphs[0]
     if new.like >= 0:
@@ -270,7 +270,7 @@ _VERSIONS: Mapping[str, Mapping[str, int]] = {
 }  # fmt: skip
 
 
-def _code(model: Model, builtin: str, result: Any, codes: dict[str, int]) -> int:  # noqa: ANN401
+def _code(model: Model, builtin: str, result: Any, codes: dict[str, int]) -> int:
     """Index of an operator code; one the file has is used when its version is high enough."""
     if builtin not in codes:
         schema = classes()

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from peakfold.analysis import Facts, op_facts
 from peakfold.errors import ModelError
@@ -232,10 +233,10 @@ class _Player:
         for at, op in enumerate(self.model.subgraphs[number].operators or ()):
             self._operator(number, at, op)
 
-    def _operator(self, number: int, at: int, op: object) -> None:
+    def _operator(self, number: int, at: int, op: Any) -> None:
         who = f"operator {at} ({operator_name(self.model, op)})"
         who += f" of subgraph {number}" if number else ""
-        operands, results = indices(op.inputs), indices(op.outputs)  # type: ignore[attr-defined]
+        operands, results = indices(op.inputs), indices(op.outputs)
         for tensor in operands:
             self._read(number, tensor, who)
         placed = [t for t in results if (number, t) in self.at]
@@ -260,7 +261,7 @@ class _Player:
         known = self.known.get((number, at))
         if known is None:
             return []
-        target = self.at[number, indices(self._op(number, at).outputs)[position]]  # type: ignore[attr-defined]
+        target = self.at[number, indices(self._op(number, at).outputs)[position]]
         return [
             source
             for slot, tensor in enumerate(operands)
@@ -268,9 +269,8 @@ class _Player:
             and any(rule(known, slot, position, source, target) for rule in (_view, _part))
         ]
 
-    def _op(self, number: int, at: int) -> object:
-        found: object = self.model.subgraphs[number].operators[at]
-        return found
+    def _op(self, number: int, at: int) -> Any:
+        return self.model.subgraphs[number].operators[at]
 
     def _check_result(
         self, number: int, at: int, who: str, operands: Sequence[int], position: int, result: int
@@ -287,7 +287,7 @@ class _Player:
                     "which it still reads"
                 )
 
-    def _call(self, number: int, op: object, who: str, own: Sequence[int]) -> None:
+    def _call(self, number: int, op: Any, who: str, own: Sequence[int]) -> None:
         called = called_subgraphs(self.model, op)
         mine = [self.at[number, tensor] for tensor in own if (number, tensor) in self.at]
         for inner in called:

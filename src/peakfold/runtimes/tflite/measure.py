@@ -220,9 +220,11 @@ class _Watched:
         for what, edit in edits:
             path = self.files.put(rewrite(self.data, edit))
             (outcome,) = run_all([replace(self.job, model=path)])
-            ran = isinstance(outcome, Outcome) and self.good is not None
-            differs = not ran or not equal_outputs(self.good, outcome)  # type: ignore[arg-type]
-            found.append(Control(what, not judge_file(path).ok, differs))
+            same = (
+                isinstance(outcome, Outcome) and self.good is not None
+                and equal_outputs(self.good, outcome)
+            )  # fmt: skip
+            found.append(Control(what, not judge_file(path).ok, not same))
         return tuple(found)
 
     def _one_too_early(self) -> tuple[int, list[int]]:

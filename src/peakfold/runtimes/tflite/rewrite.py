@@ -157,7 +157,7 @@ def _simple_value(model: Model, subgraph: int, at: int) -> NDArray[Any] | None:
     return None
 
 
-def _halves(model: Model, tensor: Any) -> NDArray[np.float16]:  # noqa: ANN401
+def _halves(model: Model, tensor: Any) -> NDArray[np.float16]:
     if tensor.sparsity is not None or not has_data(model, tensor):
         raise ModelError("sparse half-precision weights cannot be folded here")
     raw = np.asarray(model.buffers[tensor.buffer].data, dtype=np.uint8).tobytes()
@@ -214,6 +214,6 @@ def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
     model.metadata = [*entries, entry]
 
 
-def _is_table(entry: Any) -> bool:  # noqa: ANN401
+def _is_table(entry: Any) -> bool:
     name = entry.name.decode("utf-8", "replace") if entry.name else ""
     return bool(name) and OFFLINE.startswith(name[: len(OFFLINE)])

@@ -21,7 +21,7 @@ OFFLINE = "OfflineMemoryAllocation"
 IDENTIFIER = b"TFL3"
 
 
-def classes() -> Any:  # noqa: ANN401 - a generated module without types
+def classes() -> Any:
     """The generated classes, without the interpreter that lies in the same package.
 
     Raises:
@@ -72,10 +72,10 @@ def pack_model(model: Model) -> bytes:
 class _AlignedBuffer:
     """A buffer that packs itself with its data at a multiple of 16 bytes."""
 
-    def __init__(self, buffer: Any) -> None:  # noqa: ANN401
+    def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
 
-    def Pack(self, builder: Any) -> int:  # noqa: ANN401 - the generated classes' name
+    def Pack(self, builder: Any) -> int:
         data = self.buffer.data
         vector = None
         if data is not None and not isinstance(data, int):
@@ -90,13 +90,13 @@ class _AlignedBuffer:
         return int(schema().BufferEnd(builder))
 
 
-def operator_code(model: Model, op: Any) -> int:  # noqa: ANN401
+def operator_code(model: Model, op: Any) -> int:
     """Number of the builtin operator; the older field is the wider one for small numbers."""
     code = model.operatorCodes[op.opcodeIndex]
     return max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
 
 
-def operator_name(model: Model, op: Any) -> str:  # noqa: ANN401
+def operator_name(model: Model, op: Any) -> str:
     """``CONV_2D``, or the name of a custom operator.
 
     Example:
@@ -127,13 +127,13 @@ def type_names() -> dict[int, str]:
     return names_of("TensorType")
 
 
-def dims(tensor: Any) -> tuple[int, ...]:  # noqa: ANN401
+def dims(tensor: Any) -> tuple[int, ...]:
     """The shape; a scalar has none."""
     shape = tensor.shape
     return () if shape is None or isinstance(shape, int) else tuple(int(n) for n in shape)
 
 
-def elements(tensor: Any) -> int:  # noqa: ANN401
+def elements(tensor: Any) -> int:
     """Number of elements; a dimension left open counts as the file states it."""
     count = 1
     for dim in dims(tensor):
@@ -141,18 +141,18 @@ def elements(tensor: Any) -> int:  # noqa: ANN401
     return count
 
 
-def tensor_width(tensor: Any) -> int | None:  # noqa: ANN401
+def tensor_width(tensor: Any) -> int | None:
     """Bytes of an element in the arena, or `None` for a type the interpreter cannot hold."""
     return _WIDTHS.get(type_names().get(int(tensor.type), ""))
 
 
-def tensor_bytes(tensor: Any) -> int | None:  # noqa: ANN401
+def tensor_bytes(tensor: Any) -> int | None:
     """Bytes in the arena, or `None` for a type the interpreter cannot hold."""
     width = tensor_width(tensor)
     return None if width is None else elements(tensor) * width
 
 
-def has_data(model: Model, tensor: Any) -> bool:  # noqa: ANN401
+def has_data(model: Model, tensor: Any) -> bool:
     """Whether the file holds the value, so that it needs no memory."""
     buffer = model.buffers[tensor.buffer]
     data = buffer.data
@@ -161,21 +161,21 @@ def has_data(model: Model, tensor: Any) -> bool:  # noqa: ANN401
     return len(data) > 0
 
 
-def indices(values: Any) -> tuple[int, ...]:  # noqa: ANN401
+def indices(values: Any) -> tuple[int, ...]:
     """A vector of indices that may be absent."""
     return () if values is None or isinstance(values, int) else tuple(int(n) for n in values)
 
 
-def called_subgraphs(model: Model, op: object) -> tuple[int, ...]:
+def called_subgraphs(model: Model, op: Any) -> tuple[int, ...]:
     """Subgraphs that an operator runs, in the interpreter's order.
 
     Raises:
         ModelError: it should name some, and has no options.
     """
     # It looks at the newer field only: a file without it hides its IF and WHILE from the planner.
-    code = int(model.operatorCodes[op.opcodeIndex].builtinCode)  # type: ignore[attr-defined]
+    code = int(model.operatorCodes[op.opcodeIndex].builtinCode)
     builtin = classes().BuiltinOperator
-    options = op.builtinOptions  # type: ignore[attr-defined]
+    options = op.builtinOptions
     if options is None and code in (builtin.IF, builtin.WHILE, builtin.CALL_ONCE):
         raise ModelError("an operator of control flow names no subgraph")
     if code == builtin.IF:

@@ -140,12 +140,12 @@ class _Tail:
         for size in self._assigned():
             self.take(size, _ALIGN)
 
-    def _operands(self, number: int, op: Any) -> tuple[Sequence[Any], Sequence[Any]]:  # noqa: ANN401
+    def _operands(self, number: int, op: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         inputs = [operand(self.model, number, t) for t in indices(op.inputs)]
         outputs = [operand(self.model, number, t) for t in indices(op.outputs)]
         return inputs, [one for one in outputs if one is not None]
 
-    def _channels(self, number: int, op: Any) -> list[int]:  # noqa: ANN401
+    def _channels(self, number: int, op: Any) -> list[int]:
         """Multipliers and shifts of a fully connected layer that is quantised by channel."""
         if len(indices(op.inputs)) < 2:
             return []
@@ -202,7 +202,7 @@ class _Tail:
                 self.take(4 + 4 * len(scale), 4)
 
 
-def _variable_name(op: Any) -> bytes:  # noqa: ANN401
+def _variable_name(op: Any) -> bytes:
     options = op.builtinOptions
     if options is None:  # a broken file: all such handles are one
         return b"/"

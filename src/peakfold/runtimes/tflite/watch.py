@@ -78,14 +78,14 @@ def _copied(model: Model, tensor: int) -> bool:
     return kind in _COPIED and not has_data(model, found) and bool(tensor_bytes(found))
 
 
-def _twin(tensor: Any) -> Any:  # noqa: ANN401
+def _twin(tensor: Any) -> Any:
     twin = copy.copy(tensor)
     twin.buffer = 0
     twin.name = (tensor.name or b"") + b":watched"
     return twin
 
 
-def _copy_operator(code: int, source: int, place: int, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+def _copy_operator(code: int, source: int, place: int, shape: tuple[int, ...]) -> Any:
     schema = classes()
     op = schema.OperatorT()
     op.opcodeIndex = code
