@@ -146,6 +146,42 @@ def test_measure(call, nets):
                                           "--train").stdout  # fmt: skip
 
 
+@pytest.mark.req("R3", "R14")
+def test_measure_on_a_card(call, nets, monkeypatch):
+    import torch
+
+    from peakfold.runtimes.torch import cuda
+    from tests.runtimes.torch.card import Card
+
+    flags = ("measure", f"{nets}:mlp", "--runtime", "torch", "--train")
+    if not torch.cuda.is_available():
+        done = call(*flags, "--device", "cuda")
+        assert done.exit_code == 1
+        assert "CUDA" in done.stderr
+        assert "Traceback" not in done.stderr
+    monkeypatch.setattr(cuda, "CudaAllocator", Card)
+    done = call(*flags, "--device", "cuda", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["device"] == "cuda"
+    assert "measured on cuda, as asked" in answer["notes"]
+    assert answer["context_bytes"] == 500 << 20
+    assert answer["predicted_context_bytes"] == 512 << 20
+    steady = answer["steady"]
+    assert list(steady["device_phases"]) == ["forward", "backward", "optimizer", "after"]
+    assert steady["predicted_reserved_bytes"] == 22 << 20
+    # Nobody watches this card, so it is empty: a prediction that is off is said, with 5.
+    assert steady["allocator_bytes"] == steady["reserved_bytes"] == 0
+    assert answer["obeyed"] is False
+    assert done.exit_code == 5
+    text = call(*flags, "--device", "cuda")
+    assert "backward, segments" in text.stdout
+    on_cpu = json.loads(call(*flags, "--device", "cpu", "--json").stdout)
+    assert on_cpu["device"] == "cpu"
+    assert on_cpu["context_bytes"] is None
+    assert on_cpu["steady"]["device_phases"] is None
+    assert call("measure", f"{nets}:mlp", "--device", "cpu").exit_code == 2
+
+
 def test_bad_requests(call, nets):
     done = call("plan", f"{nets}:doubtful", "--train")
     assert done.exit_code == 1

@@ -46,6 +46,8 @@ from peakfold.errors import InvalidPlan, UsageError
               help="Of the first run's inputs.")  # fmt: skip
 @click.option("--train", is_flag=True, help="Of torch: a training step of module:callable.")
 @click.option("--optimizer", type=click.Choice(opt.OPTIMIZERS), help="Of torch --train.")
+@click.option("--device", type=click.Choice(("cpu", "cuda")),
+              help="Of torch --train; by default where the example's tensors are.")  # fmt: skip
 @click.option("--self-check", is_flag=True, help="Also run files that are wrong on purpose.")
 @click.option("--scratch", is_flag=True, help="Measure the scratch of every op instead.")
 @click.option("-o", "--output", metavar="FILE", help="Where --scratch writes the profile.")
@@ -56,7 +58,7 @@ def command(
     model: str, plan: str | None, runtime: str, order: str, fold_weights: bool,
     time_limit: float, runs: int | None, seed: int, self_check: bool, scratch: bool,
     output: str | None, as_json: bool, force: bool, quiet: bool, train: bool,
-    optimizer: str | None,
+    optimizer: str | None, device: str | None,
 ) -> int:  # fmt: skip
     """Run MODEL without and with PLAN, and say what was measured.
 
@@ -67,8 +69,8 @@ def command(
     if output is not None and not scratch:
         raise UsageError("-o goes with --scratch", hint="stdout holds what was measured")
     if runtime == "torch":
-        return _training(model, optimizer, train=train, as_json=as_json, quiet=quiet)
-    if train or optimizer:
+        return _training(model, optimizer, device, train=train, as_json=as_json, quiet=quiet)
+    if train or optimizer or device:
         raise UsageError("a training step is measured in torch", hint="add --runtime torch")
     outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
     from peakfold.reports import handover
@@ -94,7 +96,8 @@ def command(
 
 
 def _training(
-    model: str, optimizer: str | None, *, train: bool, as_json: bool, quiet: bool
+    model: str, optimizer: str | None, device: str | None, *, train: bool, as_json: bool,
+    quiet: bool,
 ) -> int:  # fmt: skip
     """A training step, predicted and then run for real."""
     from peakfold.reports.measure_training import measure_document, measure_text
@@ -103,7 +106,7 @@ def _training(
     if not train or not opt.is_callable(model):
         raise UsageError("torch measures training steps", hint="give module:callable and --train")
     with working("predicting, then training", quiet=quiet):
-        document = measure_document(model, opt.step_of(optimizer, {}))
+        document = measure_document(model, opt.step_of(optimizer, {}), device)
     emit(to_json(document) if as_json else measure_text(document, width=width(), color=color()))
     if not document.obeyed:
         say_error(f"{model}: the prediction is off by more than it may be")

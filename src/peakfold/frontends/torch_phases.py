@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.errors import UsageError
 from peakfold.frontends.torch_options import StepOptions
@@ -49,6 +49,11 @@ def detached(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
+def moved(tree: Any, device: str) -> Any:
+    """A tree with its tensors on a device."""
+    return tree_map(lambda t: t.to(device) if isinstance(t, torch.Tensor) else t, tree)
+
+
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The tensors that an optimizer keeps."""
     return tensors_of([list(entry.values()) for entry in optimizer.state.values()])
@@ -87,7 +92,8 @@ def one_step(
 def _forward(module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions) -> torch.Tensor:
     region: AbstractContextManager[Any] = nullcontext()
     if options.autocast is not None:
-        region = torch.autocast("cpu", dtype=options.autocast)
+        where = next((p.device.type for p in module.parameters()), "cpu")
+        region = torch.autocast(where, dtype=options.autocast)
     with region:
         return _loss(module(*args, **kwargs), options)
 

@@ -8,7 +8,8 @@ a real run's, for a model of any size. Two steps are run: the first makes the op
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +21,13 @@ from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
-from peakfold.frontends.torch_phases import detached, one_step, state_of, tensors_of
+from peakfold.frontends.torch_phases import detached, moved, one_step, state_of, tensors_of
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
 from peakfold.ir.run import Run, Steps
+
+Kernels = Callable[[], AbstractContextManager[Any]]
 
 
 def fake_steps(
@@ -59,19 +62,31 @@ def fake_steps(
 
 def real_steps(
     module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None,
+    options: StepOptions | None = None, device: str | None = None, kernels: Kernels | None = None,
 ) -> Steps:  # fmt: skip
-    """The same on a real copy and the real inputs: the truth that `fake_steps` predicts."""
-    copied = real_copy(module)
+    """The same on a real copy and the real inputs: the truth that `fake_steps` predicts.
+
+    Args:
+        module: with values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: of the step.
+        device: where copy and inputs are moved to before.
+        kernels: makes what a step runs under; by default the kernels of `options`.
+    """
+    options = options or StepOptions()
+    copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
+    if device is not None:
+        copied, inputs = copied.to(device), moved(inputs, device)
     with undisturbed(on_cpu=False):
-        return _steps(copied, (tuple(args), dict(kwargs or {})), options or StepOptions(), None,
-                      "run")  # fmt: skip
+        return _steps(copied, inputs, options, None, "run", kernels)
 
 
 def _steps(
     module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    workspace: Workspace | None, route: str,
+    workspace: Workspace | None, route: str, kernels: Kernels | None = None,
 ) -> Steps:  # fmt: skip
+    running = kernels or (lambda: device_kernels(options, fake=route == "trace"))
     scopes = ScopeTracker(module)
     inputs = tree_map(detached, inputs)
     with warnings.catch_warnings(), torch.enable_grad():
@@ -83,7 +98,7 @@ def _steps(
             tracker = StorageTracker(lambda: scopes.scope, workspace)
             _existing(tracker, module, inputs, optimizer)
             try:
-                with scopes, device_kernels(options, fake=route == "trace"), tracker:
+                with scopes, running(), tracker:
                     one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise

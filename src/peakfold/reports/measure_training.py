@@ -8,58 +8,121 @@ from typing import TYPE_CHECKING, Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from peakfold.reports.payload import MeasuredStep, MeasureTrainingDocument, schema_name
+from peakfold.errors import UsageError
+from peakfold.reports.payload import (
+    DevicePhase,
+    MeasuredStep,
+    MeasureTrainingDocument,
+    schema_name,
+)
 from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
 if TYPE_CHECKING:
+    from peakfold.frontends.torch_module import Example
     from peakfold.frontends.torch_step import StepOptions
+    from peakfold.runtimes.torch.cuda import Allocator
     from peakfold.runtimes.torch.measure import StepMeasurement
 
 TENSORS: Final = 0.002
 """How far storages may be from their prediction."""
 ALLOCATIONS: Final = 0.01
-"""How far allocations may be from theirs."""
+"""How far allocations may be from theirs, and segments (or one of them)."""
+SEGMENT: Final = 20 << 20
+DEVICES: Final = ("cpu", "cuda")
 
 
-def measure_document(spec: str, options: StepOptions) -> MeasureTrainingDocument:
+def measure_document(
+    spec: str, options: StepOptions, device: str | None = None, allocator: Allocator | None = None
+) -> MeasureTrainingDocument:  # fmt: skip
     """Predict and really run two training steps.
 
     Args:
         spec: ``package.module:callable``; built with its values.
         options: of the step; the example's own loss and optimizer come first.
+        device: ``cpu`` or ``cuda``; where the example's tensors are if left out.
+        allocator: of a CUDA device; the current one if left out.
 
     Raises:
-        UsageError: nothing to train.
+        UsageError: nothing to train, or no such device.
+        BackendMissing: no CUDA device is here.
         ModelError: the module cannot be built or run.
     """
+    if device not in (None, *DEVICES):
+        raise UsageError(f"no device {device!r} to measure on", hint="known: cpu, cuda")
     from peakfold.frontends.torch_load import load_example
+    from peakfold.runtimes.torch import cuda
     from peakfold.runtimes.torch.measure import measure_training
 
+    if device == "cuda":
+        allocator = allocator or cuda.CudaAllocator()  # before a large model is built
     example = load_example(spec, real=True)
+    chosen = device or _home(example)
     options = replace(
-        options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
-    )
-    found = measure_training(example.module, example.args, example.kwargs, options)
-    both = (found.first, found.steady)
-    close = all(
-        abs(step.tensor_error) <= TENSORS and abs(step.allocator_error) <= ALLOCATIONS
-        for step in both
-    )
+        options, loss=example.loss or options.loss,
+        optimizer=example.optimizer or options.optimizer, device=chosen,
+    )  # fmt: skip
+    example = _on_host(example)
+    inputs = (example.module, example.args, example.kwargs)
+    if chosen == "cuda":
+        options = replace(options, attention=options.rules.attention)
+        found = cuda.measure_on_device(*inputs, options, allocator)
+    else:
+        found = measure_training(*inputs, options)
+    why = "as asked" if device else "where the example's tensors are"
+    steps = (found.first, found.steady)
     return MeasureTrainingDocument(
         schema=schema_name("measure-training"), runtime="torch", model=spec,
-        notes=list(found.predicted.notes), before_bytes=None,
+        notes=[*found.predicted.notes, f"measured on {chosen}, {why}"], before_bytes=None,
         planned_bytes=found.steady.predicted_scratch, after_bytes=found.steady.allocator,
-        obeyed=close, outputs_equal=None, first=_record(found.first),
-        steady=_record(found.steady),
+        obeyed=all(map(_close, steps)), outputs_equal=None, device=chosen,
+        predicted_context_bytes=None if found.outside is None else options.rules.context_bytes,
+        context_bytes=found.outside, first=_record(found.first), steady=_record(found.steady),
     )  # fmt: skip
 
 
+def _home(example: Example) -> str:
+    """Where the example's tensors are."""
+    from torch.utils._pytree import tree_leaves
+
+    tensors = (*example.module.parameters(), *tree_leaves((example.args, dict(example.kwargs))))
+    return "cuda" if any(getattr(t, "is_cuda", False) for t in tensors) else "cpu"
+
+
+def _on_host(example: Example) -> Example:
+    """The example on the CPU, so that a device holds the measured copy alone."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    args, kwargs = tree_map_only(
+        torch.Tensor, lambda t: t.cpu(), (tuple(example.args), dict(example.kwargs))
+    )
+    return replace(example, module=example.module.cpu(), args=args, kwargs=kwargs)
+
+
+def _close(step: StepMeasurement) -> bool:
+    """Whether a prediction holds."""
+    near = abs(step.tensor_error) <= TENSORS and abs(step.allocator_error) <= ALLOCATIONS
+    if step.reserved is None:
+        return near
+    predicted, measured = step.reserved
+    return near and abs(predicted - measured) <= max(ALLOCATIONS * measured, SEGMENT)
+
+
 def _record(step: StepMeasurement) -> MeasuredStep:
+    predicted, measured = step.reserved or (None, None)
+    phases = {
+        name: DevicePhase(
+            predicted_allocated_bytes=one.allocated, allocated_bytes=two.allocated,
+            predicted_reserved_bytes=one.reserved, reserved_bytes=two.reserved,
+        )
+        for name, (one, two) in step.device.items()
+    }  # fmt: skip
     return MeasuredStep(
         predicted_bytes=step.predicted, tensor_bytes=step.tensors,
         predicted_with_scratch_bytes=step.predicted_scratch, allocator_bytes=step.allocator,
-        phases=dict(step.phases),
+        predicted_reserved_bytes=predicted, reserved_bytes=measured, phases=dict(step.phases),
+        device_phases=phases or None,
     )  # fmt: skip
 
 
@@ -70,6 +133,17 @@ def measure_text(document: MeasureTrainingDocument, *, width: int, color: bool) 
         rows.append(_row(f"{name} step, tensors", step.predicted_bytes, step.tensor_bytes))
         rows.append(_row(f"{name} step, allocations", step.predicted_with_scratch_bytes,
                          step.allocator_bytes))  # fmt: skip
+        if step.predicted_reserved_bytes is not None and step.reserved_bytes is not None:
+            rows.append(_row(f"{name} step, segments", step.predicted_reserved_bytes,
+                             step.reserved_bytes))  # fmt: skip
+        for phase, found in (step.device_phases or {}).items():
+            rows.append(_row(f"  {phase}, allocations", found.predicted_allocated_bytes,
+                             found.allocated_bytes))  # fmt: skip
+            rows.append(_row(f"  {phase}, segments", found.predicted_reserved_bytes,
+                             found.reserved_bytes))  # fmt: skip
+    if document.predicted_context_bytes is not None and document.context_bytes is not None:
+        rows.append(_row("beside the allocator", document.predicted_context_bytes,
+                         document.context_bytes))  # fmt: skip
     columns = [("highest of", "left"), ("predicted", "right"), ("measured", "right"),
                ("off by", "right")]  # fmt: skip
     body: list[RenderableType] = [

@@ -54,6 +54,7 @@ class Eager:
         lstm: a layer is one call of ``onednn`` that keeps a workspace, or elementary
             ``operators``.
         optimizer_form: how an optimizer walks the parameters when nobody says.
+        step_counters: where optimizers that are not fused keep how often they ran.
         context_bytes: taken before any tensor, by context and libraries.
         product_workspace_bytes: what the library of matrix products keeps for each thread from
             the first product on.
@@ -66,6 +67,7 @@ class Eager:
     attention: Literal["as-is", "fused"]
     lstm: Literal["onednn", "operators"]
     optimizer_form: Literal["for-loop", "foreach"]
+    step_counters: Literal["host", "device"]
     context_bytes: int
     product_workspace_bytes: int = 0
     product_threads: int = 0

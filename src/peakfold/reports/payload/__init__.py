@@ -48,6 +48,7 @@ from peakfold.reports.payload.planned import (
 )
 from peakfold.reports.payload.stepped import (
     AllocatorRecord,
+    DevicePhase,
     MeasuredStep,
     MeasureTrainingDocument,
     TrainingDocument,
@@ -116,6 +117,7 @@ __all__ = [
     "ControlRecord",
     "CulpritsRecord",
     "DemoDocument",
+    "DevicePhase",
     "Document",
     "DynamicRecord",
     "EdgeRecord",

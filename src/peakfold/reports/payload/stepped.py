@@ -46,22 +46,38 @@ class AllocatorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePhase:
+    """A phase of a step in a device's caching allocator, highest bytes."""
+
+    predicted_allocated_bytes: int
+    allocated_bytes: int
+    predicted_reserved_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
     """A step, predicted and run; bytes, static memory included.
 
     Attributes:
         predicted_bytes: storages of a step on tensors without memory.
         tensor_bytes: storages followed through a real step.
-        predicted_with_scratch_bytes: with the scratch of kernels, each measured alone.
-        allocator_bytes: every allocation of a real step.
+        predicted_with_scratch_bytes: with the scratch of kernels, each measured alone; on CUDA
+            as the replayed allocator rounds them, with what libraries keep.
+        allocator_bytes: every allocation of a real step; on CUDA the allocator's own peak.
+        predicted_reserved_bytes, reserved_bytes: segments of CUDA's allocator; `null` on a CPU.
         phases: predicted and followed peak by phase.
+        device_phases: CUDA's allocator by phase; `null` on a CPU.
     """
 
     predicted_bytes: int
     tensor_bytes: int
     predicted_with_scratch_bytes: int
     allocator_bytes: int
+    predicted_reserved_bytes: int | None
+    reserved_bytes: int | None
     phases: dict[str, tuple[int, int]]
+    device_phases: dict[str, DevicePhase] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +88,13 @@ class MeasureTrainingDocument:
         before_bytes: a step's results without any reuse; `null`, torch always reuses.
         planned_bytes: the steady step as predicted, scratch included.
         after_bytes: the steady step's allocations as measured.
-        obeyed: storages within 0.2 %, allocations within 1 % of the prediction, both steps.
+        obeyed: storages within 0.2 %, allocations within 1 % of the prediction, both steps; on
+            CUDA also segments within 1 % or one of 20 MiB.
         outputs_equal: `null`: no plan changes what is computed.
+        device: ``cpu`` or ``cuda``.
+        predicted_context_bytes: assumed to be taken beside the allocator; `null` on a CPU.
+        context_bytes: bytes of the device that neither are free nor the allocator's, other
+            processes included; `null` on a CPU.
     """
 
     schema: str
@@ -85,6 +106,9 @@ class MeasureTrainingDocument:
     after_bytes: int
     obeyed: bool
     outputs_equal: bool | None
+    device: str
+    predicted_context_bytes: int | None
+    context_bytes: int | None
     first: MeasuredStep
     steady: MeasuredStep
 

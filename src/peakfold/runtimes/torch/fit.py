@@ -15,7 +15,7 @@ from peakfold.analysis.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.torch_module import Example
 from peakfold.frontends.torch_step import StepOptions, fake_steps
-from peakfold.ir.run import Steps
+from peakfold.ir.run import Run, Steps
 
 _MOST: Final = 1 << 20
 
@@ -45,12 +45,27 @@ def steps_of(
     return fake_steps(example.module, args, kwargs, options, workspace)
 
 
+_COUNTER: Final = 8
+"""Bytes of an optimizer's count of steps, at most."""
+
+
 def on_device(steps: Steps, options: StepOptions) -> Steps:
-    """Steps with what the device's libraries keep beside tensors."""
+    """Steps as the device's allocator sees them.
+
+    Libraries keep workspaces beside tensors, and optimizers that are not fused count their steps
+    on the host. (A state of at most two numbers, of a parameter as small, is taken for a count.)
+    """
+
+    def seen(run: Run, *, first: bool) -> Run:
+        run = with_libraries(run, options.rules, first=first)
+        if options.rules.step_counters == "device" or options.form == "fused":
+            return run
+        kept = [s for s in run.storages if s.role != "optimizer_state" or s.nbytes > _COUNTER]
+        return replace(run, storages=tuple(kept))
+
     return replace(
-        steps, first=with_libraries(steps.first, options.rules, first=True),
-        steady=with_libraries(steps.steady, options.rules, first=False),
-    )  # fmt: skip
+        steps, first=seen(steps.first, first=True), steady=seen(steps.steady, first=False)
+    )
 
 
 def footprints(

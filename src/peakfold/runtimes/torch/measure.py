@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from peakfold.analysis.footprint import Bytes
 from peakfold.errors import UsageError
 from peakfold.frontends.torch_fake import real_copy, undisturbed
-from peakfold.frontends.torch_step import StepOptions, fake_steps, one_step, real_steps
+from peakfold.frontends.torch_options import StepOptions
+from peakfold.frontends.torch_phases import Nobody, one_step
+from peakfold.frontends.torch_step import fake_steps, real_steps
 from peakfold.ir.run import Run, Steps
 from peakfold.runtimes.torch.allocator import allocations, peak_of
 from peakfold.runtimes.torch.scratch import CpuScratch
@@ -22,10 +25,13 @@ class StepMeasurement:
 
     Attributes:
         predicted: on tensors without memory, storages only.
-        predicted_scratch: with the scratch of kernels.
+        predicted_scratch: with the scratch of kernels; on a device, as its replayed allocator
+            rounds them, with what libraries keep.
         tensors: storages followed through a real step.
         allocator: every allocation of a real step.
         phases: predicted and followed peak by phase.
+        device: allocated and reserved by phase, predicted and as the device's allocator said;
+            empty on a CPU.
     """
 
     predicted: int
@@ -33,6 +39,15 @@ class StepMeasurement:
     tensors: int
     allocator: int
     phases: Mapping[str, tuple[int, int]]
+    device: Mapping[str, tuple[Bytes, Bytes]] = field(default_factory=dict)
+
+    @property
+    def reserved(self) -> tuple[int, int] | None:
+        """Highest reserved bytes, predicted and measured; `None` on a CPU."""
+        if not self.device:
+            return None
+        pairs = self.device.values()
+        return max(one.reserved for one, _ in pairs), max(two.reserved for _, two in pairs)
 
     @property
     def tensor_error(self) -> float:
@@ -47,11 +62,17 @@ class StepMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class TrainingMeasurement:
-    """The first step and a steady one."""
+    """The first step and a steady one.
+
+    Attributes:
+        predicted: both on tensors without memory.
+        outside: bytes of the device beside its allocator; `None` on a CPU.
+    """
 
     first: StepMeasurement
     steady: StepMeasurement
     predicted: Steps
+    outside: int | None = None
 
 
 def measure_training(
@@ -72,7 +93,7 @@ def measure_training(
     """
     options = options or StepOptions()
     if options.device != "cpu" or options.attention != "as-is":
-        raise UsageError("the CPU runs its own kernels", hint="leave the device profile out")
+        raise UsageError("the CPU runs its own kernels", hint="measure_on_device runs others")
     plain = fake_steps(module, args, kwargs, options)
     loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
     real = real_steps(module, args, kwargs, options)
@@ -88,26 +109,15 @@ def measure_training(
 
 
 def _measurement(plain: Run, loaded: Run, real: Run, allocated: int) -> StepMeasurement:
-    one, two = plain.phase_peaks(), real.phase_peaks()
-    phases = {
-        phase: (one.get(phase, 0), two.get(phase, 0)) for phase in dict.fromkeys((*one, *two))
-    }
     return StepMeasurement(
-        plain.peak, loaded.peak, real.peak, real.static_bytes + allocated, phases
+        plain.peak, loaded.peak, real.peak, real.static_bytes + allocated, both_peaks(plain, real)
     )
 
 
-class _Nobody:
-    """A watcher that does not look."""
-
-    def begin(self, phase: str) -> None:
-        """Nothing."""
-
-    def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
-        """Nothing."""
-
-    def mark_saved(self) -> None:
-        """Nothing."""
+def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:
+    """The peaks of each phase, side by side."""
+    one, two = predicted.phase_peaks(), followed.phase_peaks()
+    return {phase: (one.get(phase, 0), two.get(phase, 0)) for phase in dict.fromkeys((*one, *two))}
 
 
 def _allocated(module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions) -> list[int]:
@@ -117,6 +127,6 @@ def _allocated(module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOp
     with undisturbed(on_cpu=False), torch.enable_grad():
         optimizer = options.make(copied.parameters())
         for _ in range(2):
-            changes = allocations(lambda: one_step(copied, inputs, options, optimizer, _Nobody()))
+            changes = allocations(lambda: one_step(copied, inputs, options, optimizer, Nobody()))
             found.append(peak_of(changes)[0])
     return found
