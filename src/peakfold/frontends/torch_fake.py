@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError
+from peakfold.frontends.torch_autocast import regions_of_any_device
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
 _SMALL = 1 << 16
@@ -213,6 +214,7 @@ def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         if on_cpu:
             stack.enter_context(_OnCpu())
+            stack.enter_context(regions_of_any_device())
         torch.backends.mha.set_fastpath_enabled(False)
         logging.disable(logging.CRITICAL)  # export logs what the error says again
         try:

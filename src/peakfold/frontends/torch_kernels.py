@@ -9,6 +9,7 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
+from peakfold.frontends.torch_autocast import in_float32, runs_in_float32
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_rnn import lstm, takes_onednn
 
@@ -50,6 +51,8 @@ class _DeviceKernels(TorchFunctionMode):
             return _byte_dropout(*args, **kwargs)
         if self._onednn and func is torch.lstm and takes_onednn(args):
             return lstm(*args)
+        if self._options.device == "cuda" and runs_in_float32(func):
+            return in_float32(func, args, kwargs)
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, args, kwargs, self._options)
         return func(*args, **kwargs)
