@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from peakfold.planning import Plan as Plan
     from peakfold.planning import PlanOptions as PlanOptions
     from peakfold.planning import Summary as Summary
+    from peakfold.reports.applying import apply as apply
     from peakfold.reports.face import plan as plan
     from peakfold.reports.face import verify as verify
-    from peakfold.reports.handover import apply as apply
-    from peakfold.reports.handover import measure as measure
     from peakfold.reports.inspecting import cost as cost
     from peakfold.reports.inspecting import inspect as inspect
     from peakfold.reports.inspecting import load as load
+    from peakfold.reports.measuring import measure as measure
 
     __version__: str
 
 _HOME = {
     "cost": "reports.inspecting", "inspect": "reports.inspecting", "load": "reports.inspecting",
-    "apply": "reports.handover", "measure": "reports.handover",
+    "apply": "reports.applying", "measure": "reports.measuring",
     "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",

@@ -8,7 +8,8 @@ from peakfold.errors import InvalidPlan
 from peakfold.frontends import load
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.verify import verify_plan
-from peakfold.reports.handover import apply, measure
+from peakfold.reports.applying import apply
+from peakfold.reports.measuring import measure
 from peakfold.target import load_target
 from peakfold.target.scratch import Operand, load_scratch
 from tests.conftest import ROOT

@@ -11,12 +11,11 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 @opt.verb("apply", example="peakfold apply model.tflite model.plan.json --to tflite -o out.tflite")
 @opt.model_argument
 @click.argument("plan", metavar="[PLAN]", required=False)
-@click.option(
+@opt.choice(
     "--to",
-    type=click.Choice(opt.APPLY_TO),
-    default="tflite",
-    show_default=True,
-    help="A .tflite file with the plan's order and offsets, a C header, or a table.",
+    opt.APPLY_TO,
+    "tflite",
+    "A .tflite file with the plan's order and offsets, a C header, or a table.",
 )
 @click.option("-o", "--output", metavar="OUT", required=True, help="The new file; - is stdout.")
 @click.option(
@@ -37,10 +36,10 @@ def command(
     outputs = Outputs(
         {"file": output}, force=force, inputs=(model, *([plan] if plan else ())), json=as_json
     )
-    from peakfold.reports import handover
+    from peakfold.reports import applying
 
     with working("applying", quiet=quiet):
-        report = handover.apply(model, plan, to=to, fold_weights=fold_weights)
+        report = applying.apply(model, plan, to=to, fold_weights=fold_weights)
     outputs.write({"file": report.data}, quiet=quiet)
     if as_json:
         emit(report.to_json(output))

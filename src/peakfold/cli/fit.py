@@ -17,13 +17,11 @@ from peakfold.errors import DoesNotFit, UsageError
 @opt.target_option
 @click.option("--device", metavar="D", help="Take the memory of a device; `peakfold devices`.")
 @click.option("--budget", type=opt.Size(), help="Bytes there are for the arena.")
-@click.option("--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.align_option
 @opt.fold_options
 @opt.train_options
 @opt.step_options
-@click.option("--time-limit", type=click.FloatRange(min=0), default=2.0, show_default=True,
-              metavar="SECONDS", help="For the search of each lever.")  # fmt: skip
+@opt.time_limit(2.0, "For the search of each lever.")
 @opt.json_option
 @opt.quiet_option
 def command(

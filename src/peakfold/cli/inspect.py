@@ -27,20 +27,8 @@ if TYPE_CHECKING:
 @opt.binding_options
 @opt.target_option
 @opt.fold_options
-@click.option(
-    "--by",
-    type=click.Choice(opt.BY),
-    default="op",
-    show_default=True,
-    help="Rows of the cost table.",
-)
-@click.option(
-    "--sort",
-    type=click.Choice(opt.SORTS),
-    default="file",
-    show_default=True,
-    help="Their order; file keeps the model's.",
-)
+@opt.choice("--by", opt.BY, "op", "Rows of the cost table.")
+@opt.choice("--sort", opt.SORTS, "file", "Their order; file keeps the model's.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -50,12 +38,8 @@ if TYPE_CHECKING:
     help="How many rows to show.",
 )
 @click.option("--all", "every_op", is_flag=True, help="Show every row.")
-@click.option(
-    "--causal",
-    type=click.Choice(opt.CAUSAL),
-    default="full",
-    show_default=True,
-    help="Count masked positions of causal attention, or leave them out.",
+@opt.choice(
+    "--causal", opt.CAUSAL, "full", "Count masked positions of causal attention, or leave them out."
 )
 @click.option(
     "--trips",

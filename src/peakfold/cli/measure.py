@@ -13,29 +13,12 @@ from peakfold.errors import InvalidPlan, UsageError
 @opt.verb("measure", example="peakfold measure model.tflite --runtime tflm --self-check")
 @opt.model_argument
 @click.argument("plan", metavar="[PLAN]", required=False)
-@click.option(
-    "--runtime",
-    type=click.Choice(opt.RUNTIMES),
-    default="tflm",
-    show_default=True,
-    help="tflm obeys order and offsets; litert the order only.",
+@opt.choice(
+    "--runtime", opt.RUNTIMES, "tflm", "tflm obeys order and offsets; litert the order only."
 )
-@click.option(
-    "--order",
-    type=click.Choice(opt.ORDERS),
-    default="best",
-    show_default=True,
-    help="Of the plan that is made when none is given.",
-)
+@opt.choice("--order", opt.ORDERS, "best", "Of the plan that is made when none is given.")
 @click.option("--fold-weights", is_flag=True, help="Widen half-precision weights first.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Of the plan that is made when none is given.",
-)
+@opt.time_limit(5.0, "Of the plan that is made when none is given.")
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
@@ -73,18 +56,21 @@ def command(
     if train or optimizer or device:
         raise UsageError("a training step is measured in torch", hint="add --runtime torch")
     outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
-    from peakfold.reports import handover
 
     if scratch:
+        from peakfold.reports.scratch_profile import measure_scratch
+
         with working("measuring", quiet=quiet):
-            profile = handover.measure_scratch(model, runtime=runtime)
+            profile = measure_scratch(model, runtime=runtime)
         if outputs.wants("profile"):
             outputs.write({"profile": profile.encode()}, quiet=quiet)
         if as_json or not outputs.wants("profile"):
             emit(profile.to_json() if as_json else profile.to_text(width=width(), color=color()))
         return 0
+    from peakfold.reports.measuring import measure
+
     with working("running", quiet=quiet):
-        report = handover.measure(
+        report = measure(
             model, plan, runtime=runtime, order=order, fold_weights=fold_weights,
             time_limit=time_limit, runs=runs, seed=seed, self_check=self_check,
         )  # fmt: skip

@@ -14,14 +14,11 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @opt.binding_options
 @opt.target_option
-@click.option("--share", type=click.Choice(opt.SHARE), default="any", show_default=True,
-              help="Who may follow whom in a shared object.")  # fmt: skip
-@click.option("--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.choice("--share", opt.SHARE, "any", "Who may follow whom in a shared object.")
+@opt.align_option
 @opt.fold_options
 @opt.train_options
-@click.option("--time-limit", type=click.FloatRange(min=0), default=1.0, show_default=True,
-              metavar="SECONDS", help="For the search of each arena.")  # fmt: skip
+@opt.time_limit(1.0, "For the search of each arena.")
 @click.option("--chart", metavar="FILE.svg", help="Write the bars as an SVG.")
 @opt.json_option
 @opt.force_option

@@ -114,6 +114,19 @@ def _stack(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
     return apply
 
 
+def choice(flag: str, choices: tuple[str, ...], default: str, help: str) -> Callable[[_F], _F]:
+    """An option that is one of a few words."""
+    return click.option(
+        flag, type=click.Choice(choices), default=default, show_default=True, help=help
+    )
+
+
+def time_limit(default: float, help: str) -> Callable[[_F], _F]:
+    """The option ``--time-limit`` of a verb that searches."""
+    return click.option("--time-limit", type=click.FloatRange(min=0), default=default,
+                        show_default=True, metavar="SECONDS", help=help)  # fmt: skip
+
+
 model_argument = click.argument("model", metavar="MODEL")
 
 binding_options = _stack(
@@ -261,6 +274,11 @@ def take_training(flags: dict[str, Any]) -> Train | None:
     held = {"param_grads": "static"} if given.get("reads") == "mxnet" else {}
     return Train(**(held | given))
 
+
+align_option = click.option(
+    "--align", type=click.IntRange(1, 2**30), metavar="BYTES",
+    help="Alignment and padding of buffers.",
+)  # fmt: skip
 
 target_option = click.option(
     "--target", default="generic", show_default=True, metavar="T",

@@ -34,14 +34,7 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
     is_flag=True,
     help="Go on below the capacity; without a capacity this is always done.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Of the whole search.",
-)
+@opt.time_limit(5.0, "Of the whole search.")
 @click.option(
     "--strategy",
     default="best",

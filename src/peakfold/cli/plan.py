@@ -30,13 +30,7 @@ Strategies:
 @opt.model_argument
 @opt.binding_options
 @opt.target_option
-@click.option(
-    "--mode",
-    type=click.Choice(opt.MODES),
-    default="arena",
-    show_default=True,
-    help="Which plan to write; the table shows all five.",
-)
+@opt.choice("--mode", opt.MODES, "arena", "Which plan to write; the table shows all five.")
 @click.option(
     "--strategy",
     default="best",
@@ -44,31 +38,18 @@ Strategies:
     metavar="S",
     help="Algorithm of the mode's family, listed below.",
 )
-@click.option(
-    "--share",
-    type=click.Choice(opt.SHARE),
-    default="any",
-    show_default=True,
-    help="Who may follow whom in a shared object (modes share and both).",
+@opt.choice(
+    "--share", opt.SHARE, "any", "Who may follow whom in a shared object (modes share and both)."
 )
 @click.option("--inputs", type=click.Choice(opt.INPUTS), help="Where inputs live.")
 @click.option("--outputs", type=click.Choice(opt.OUTPUTS), help="Where outputs live.")
-@click.option(
-    "--align",
-    type=click.IntRange(1, 2**30),
-    metavar="BYTES",
-    help="Alignment and padding of buffers.",
-)
+@opt.align_option
 @click.option("--no-inplace", is_flag=True, help="Never write a result over an input.")
 @click.option("--no-views", is_flag=True, help="Copy where a reshape could alias.")
 @click.option("--no-zero-copy", is_flag=True, help="Never build a concatenation in its place.")
 @click.option("--no-overlap", is_flag=True, help="Never write a result over part of an input.")
-@click.option(
-    "--order",
-    type=click.Choice(opt.ORDERS),
-    default="file",
-    show_default=True,
-    help="Order of the ops: the file's, or one searched for a lower peak.",
+@opt.choice(
+    "--order", opt.ORDERS, "file", "Order of the ops: the file's, or one searched for a lower peak."
 )
 @click.option(
     "--lanes",
@@ -94,14 +75,7 @@ Strategies:
 @click.option("--split", metavar="TENSOR=N",
               help="Compute everything up to a tensor in N bands of rows.")  # fmt: skip
 @click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time for the search after the fast strategies.",
-)
+@opt.time_limit(5.0, "Time for the search after the fast strategies.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of randomised search.")
 @click.option("--profile", metavar="FILE", help="Measured scratch, from measure --scratch.")
 @click.option("--trace", is_flag=True, help="Show the counters and the free box step by step.")

@@ -1,0 +1,150 @@
+"""`peakfold.apply`: a plan as a file that a runtime obeys, once the judges have passed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from peakfold.errors import UsageError
+from peakfold.frontends import Loaded
+from peakfold.ir import Graph
+from peakfold.planning import Plan
+from peakfold.planning.verify import verify_plan
+from peakfold.reports.handover import arena_figures, judged, must_pass, plan_of
+from peakfold.reports.inspecting import load
+from peakfold.reports.payload import ApplyDocument, schema_name, to_json
+from peakfold.reports.results import PlanReport
+from peakfold.reports.text import render
+from peakfold.transform import replay
+from peakfold.units import format_bytes
+
+FORMATS = ("tflite", "c", "csv")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApplyReport:
+    """What `apply` made.
+
+    Attributes:
+        data: the bytes of the new file.
+        document: its figures; `written` is filled in by who writes it.
+    """
+
+    data: bytes
+    document: ApplyDocument
+
+    def to_json(self, written: str | None = None) -> str:
+        """The document that ``peakfold apply --json`` prints."""
+        return to_json(replace(self.document, written=written))
+
+    def to_text(self, *, width: int, color: bool) -> str:
+        """What the file holds, in a few lines."""
+        found = self.document
+        lines: list[RenderableType] = [
+            Text(f"Arena {format_bytes(found.arena_bytes)} ({found.arena_bytes} bytes)")
+        ]
+        if found.unplanned_bytes is not None:
+            lines.append(Text(f"The interpreter's own: {format_bytes(found.unplanned_bytes)}"))
+        if found.total_bytes is not None:
+            least = "at least " if found.tail_unknown else ""
+            lines.append(
+                Text(
+                    f"Give the interpreter {least}{found.total_bytes:,} bytes (8-byte pointers, "
+                    f"reference kernels); {found.total_bytes_32bit:,} with 4-byte pointers "
+                    "(counted, not run)."
+                )
+            )
+            lines.append(Text(f"Flash: {found.flash_bytes:,} bytes of file."))
+        if found.tail_unknown:
+            lines.append(Text(f"Not counted in the tail: {', '.join(found.tail_unknown)}."))
+        lines += [Text(note) for note in found.notes]
+        return render(lines, width=width, color=color)
+
+
+def apply(
+    model: str | Path,
+    plan: Plan | PlanReport | str | Path | None = None,
+    *,
+    to: str = "tflite",
+    fold_weights: bool = False,
+) -> ApplyReport:
+    """Make a file that a runtime obeys.
+
+    Args:
+        model: the model's file.
+        plan: a plan for it, or a plan's file; without one a .tflite file is only written anew.
+        to: ``tflite`` (order of operators and offsets in the model's file), ``c`` (a header) or
+            ``csv`` (a table).
+        fold_weights: without a plan, also widen half-precision weights.
+
+    Raises:
+        InvalidPlan: the plan is for another model, fails a check, or asks for what the format
+            cannot say.
+        UsageError: the format does not go with the model.
+        RunFailed: constants cannot be computed here.
+    """
+    if to not in FORMATS:
+        raise UsageError(f"there is no format {to!r}", hint=f"known: {', '.join(FORMATS)}")
+    path = Path(model)
+    if to == "tflite" and path.suffix != ".tflite":
+        raise UsageError("only a .tflite model can be written as one", where=str(path))
+    if plan is None:
+        if to != "tflite":
+            raise UsageError(f"--to {to} writes a plan", hint="name the plan's file")
+        return _anew(path, fold_weights)
+    record = plan_of(plan)
+    loaded = load(path, dims=record.bindings.dims, shapes=record.bindings.shapes)
+    must_pass(verify_plan(loaded.graph, record), str(path))
+    if to == "tflite":
+        return _to_tflite(path, loaded, record)
+    return _to_text(loaded.graph, record, to)
+
+
+def _to_text(graph: Graph, plan: Plan, to: str) -> ApplyReport:
+    from peakfold.runtimes.c_header import c_header, plan_csv
+
+    names = tuple(op.name for op in replay(graph, plan.recipe).ops)
+    text = c_header(plan, names) if to == "c" else plan_csv(plan, names)
+    document = ApplyDocument(
+        schema=schema_name("apply"), to=to, written=None, arena_bytes=plan.arena_bytes,
+        unplanned_bytes=None, obeys=None, notes=[],
+    )  # fmt: skip
+    return ApplyReport(text.encode(), document)
+
+
+def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
+    from peakfold.runtimes.tflite.planned import apply_plan
+
+    applied = apply_plan(path, loaded.graph, plan)
+    must_pass([judged(applied.data, plan.target)], str(path))
+    notes = []
+    if plan.target != "tflm":
+        notes.append("Its kernels were not run: scratch is what their library publishes.")
+    if not applied.obeys:
+        notes.append("The plan is no better than the interpreter's own, which the file keeps.")
+    over = sum(alias.how == "overlap" for alias in plan.aliases)
+    if over and applied.obeys:
+        notes.append(
+            f"For reference kernels only: {over} results lie over part of an operand. For other "
+            "kernels (CMSIS-NN) plan with --no-overlap."
+        )
+    document = ApplyDocument(
+        schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
+        unplanned_bytes=applied.unplanned, obeys=applied.obeys, notes=notes,
+        **(arena_figures(applied.data) if plan.target == "tflm" else {}),
+    )  # fmt: skip
+    return ApplyReport(applied.data, document)
+
+
+def _anew(path: Path, fold_weights: bool) -> ApplyReport:
+    from peakfold.runtimes.tflite.planned import write_anew
+
+    applied = write_anew(path, load(path).graph, fold_weights=fold_weights)
+    document = ApplyDocument(
+        schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
+        unplanned_bytes=applied.unplanned, obeys=None, notes=[], **arena_figures(applied.data),
+    )  # fmt: skip
+    return ApplyReport(applied.data, document)
