@@ -66,6 +66,7 @@ def test_a_microcontroller_starts_from_the_interpreters_own_plan(call, shared, t
     done = call("fit", model, "--target", "tflm", "--budget", "80KiB", "--json")
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
+    assert answer["model"] == "person_detect.tflite"  # its graph is called tflite, as all are
     own, *_, best = [v for v in answer["options"] if not v["changes_model"]]
     assert (own["peak_bytes"], own["need_bytes"]) == (55_296, 85_264)  # as measured
     assert own["flag"] == ""

@@ -40,6 +40,7 @@ def command(
     from peakfold.planning.fit import fit
     from peakfold.planning.study import recipe_of
     from peakfold.reports.fit import bytes_beside, fit_document, fit_text, room, runtime_of
+    from peakfold.reports.inspecting import called
     from peakfold.reports.payload import to_json
     from peakfold.transform import replay
 
@@ -59,7 +60,7 @@ def command(
         beside = bytes_beside(Index.of(graph), options, None if budget is not None else chip)
         runtime, notes = runtime_of(model, loaded, options)
         result = fit(loaded.graph, max(have - beside, 0), options, runtime)
-    document = fit_document(loaded.graph.name or model, result, have, beside, chip, notes)
+    document = fit_document(called(loaded), result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     return 0 if result.fits else DoesNotFit.exit_code
 

@@ -34,6 +34,7 @@ def command(
     outputs = Outputs({"chart": chart}, force=force, inputs=models, json=as_json)
     from peakfold.frontends import Bindings, load
     from peakfold.planning import PlanOptions
+    from peakfold.reports.inspecting import called
     from peakfold.reports.modes import modes_document, modes_svg, modes_text
     from peakfold.reports.payload import to_json
 
@@ -41,7 +42,7 @@ def command(
     options = PlanOptions(train=train, fold=not flags.pop("no_fold"), **flags)
     with working("planning", quiet=quiet):
         bindings = Bindings.parse(dims, shapes)
-        graphs = [(loaded.graph.name or name, loaded.graph) for name in models
+        graphs = [(called(loaded), loaded.graph) for name in models
                   for loaded in (load(name, bindings),)]  # fmt: skip
         document = modes_document(graphs, options)
     emit(to_json(document) if as_json else modes_text(document, width=width(), color=color()))

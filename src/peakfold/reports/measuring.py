@@ -65,7 +65,7 @@ class MeasureReport:
             f"{found.runtime}: {'the plan was obeyed to the byte' if found.obeyed else ''}"
             f"{'THE PLAN WAS NOT OBEYED' if found.obeyed is False else ''}"
             f"{'order only: it plans its own arena' if found.obeyed is None else ''}.",
-            f"Outputs of {found.runs} runs on random inputs are "
+            f"Outputs of {_runs(found.runs)} on random inputs are "
             f"{'equal bit for bit' if found.outputs_equal else 'DIFFERENT'}"
             f"{'' if found.outputs_vary else ', but the same for every input'}.",
         ]
@@ -83,6 +83,10 @@ class MeasureReport:
         ]
         body += map(Text, says)
         return render(body, width=width, color=color)
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _bytes(value: object) -> str:
