@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from peakfold.cli import options as opt
 from peakfold.cli.group import say_error
@@ -83,6 +84,9 @@ if TYPE_CHECKING:
 @click.option(
     "--sparsity", is_flag=True, help="Read the weights, and count what their zeros leave."
 )
+@click.option(
+    "--formulas", is_flag=True, help="Tell totals as formulas in the dimensions nobody bound."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
 @click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
 @click.option("--markdown", metavar="FILE", help="The same as Markdown; - is stdout.")
@@ -108,6 +112,8 @@ def command(  # one parameter a flag
         raise click.UsageError("Missing argument 'MODEL'.")
     files = {"csv": csv, "markdown": markdown, "roofline": roofline}
     outputs = Outputs(files, force=force, inputs=(model,), json=as_json)
+    if flags["formulas"]:
+        return _formulas(model, dims, shapes, flags, as_json=as_json, quiet=quiet)
     from peakfold.frontends import Bindings, load
     from peakfold.reports import inspecting
     from peakfold.reports.inspect_text import TableChoice
@@ -138,6 +144,7 @@ def _layers(layer: str, model: str | None, *, as_json: bool) -> int:
     """``--op``: what a layer costs in each of its forms."""
     if model is not None:
         raise UsageError("--op needs no model", hint="leave MODEL out")
+    _alone("--op", {"layer"})
     from peakfold.reports.layers import layers_document, layers_text
 
     document = layers_document("peakfold.layers/1", layer)
@@ -147,6 +154,44 @@ def _layers(layer: str, model: str | None, *, as_json: bool) -> int:
         emit(to_json(document))
     else:
         emit(layers_text(document, width=width(), color=color()))
+    return 0
+
+
+def _alone(flag: str, taken: set[str]) -> None:
+    """Refuse options that a flag would not heed.
+
+    Raises:
+        UsageError: the first of them.
+    """
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "")
+        heeded = {*taken, "model", "as_json", "quiet", "force"}
+        if given is ParameterSource.COMMANDLINE and option.name not in heeded:
+            raise UsageError(f"{flag} does not go with {option.opts[0]}", hint="leave one out")
+
+
+def _formulas(
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any], *,
+    as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """``--formulas``: totals in terms of the dimensions that nobody bound."""
+    from peakfold.analysis import CostOptions
+    from peakfold.frontends import Bindings
+    from peakfold.reports.formulas import formulas, formulas_text
+
+    _alone("--formulas", {"formulas", "dims", "shapes", "no_fold", "causal", "trips"})
+    options = CostOptions(causal=flags["causal"], trips=parse_trips(flags["trips"]))
+    with working("counting at several sizes", quiet=quiet):
+        document = formulas(
+            model, Bindings.parse(dims, shapes), options, fold=not flags["no_fold"]
+        )  # fmt: skip
+    if as_json:
+        from peakfold.reports.payload import to_json
+
+        emit(to_json(document))
+    else:
+        emit(formulas_text(document, width=width(), color=color()))
     return 0
 
 

@@ -11,6 +11,7 @@ from peakfold.analysis.profile import Profile
 from peakfold.planning.plan import Plan
 from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
+from peakfold.reports.formulas import FormulasDocument
 from peakfold.reports.layers import LayersDocument
 from peakfold.reports.payload.costed import (
     BodyRecord,
@@ -64,6 +65,7 @@ Document = (
     | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
     | ModesDocument | TrainingFitDocument | MeasureTrainingDocument | LayersDocument
     | CompareDocument | ApplyDocument | MeasureDocument | Profile
+    | FormulasDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -75,6 +77,7 @@ DOCUMENTS: dict[str, type] = {
     "compare": CompareDocument,
     "inspect": InspectDocument,
     "layers": LayersDocument,
+    "formulas": FormulasDocument,
     "verify": VerifyDocument,
     "ops": OpsDocument,
     "targets": TargetsDocument,
