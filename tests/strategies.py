@@ -58,8 +58,8 @@ class _Builder:
         self.ops.append(Op(outputs[0], kind, inputs, outputs, attrs, **more))
         self.values += outputs
 
-    def step(self) -> None:
-        kind = self.draw(st.sampled_from(
+    def step(self, kind: str = "") -> None:
+        kind = kind or self.draw(st.sampled_from(
             ["relu", "relu", "add", "add", "mix", "identity", "slice", "concat", "split", "stated",
              "scratch", "overlap"]
         ))  # fmt: skip
@@ -101,13 +101,18 @@ class _Builder:
 
 
 @st.composite
-def graphs(draw: DrawFn, max_ops: int = 14) -> Graph:
-    """A checked graph of byte tensors with views, in-place chains, traps and dead results."""
+def graphs(draw: DrawFn, max_ops: int = 14, *, overlapping: bool = False) -> Graph:
+    """A checked graph of byte tensors with views, in-place chains, traps and dead results.
+
+    With `overlapping`, one op or more may write its result over part of an operand.
+    """
     builder = _Builder(draw, draw(st.sampled_from([1, 3, 16])))
     inputs = [builder.tensor(draw(st.integers(1, 4)), Role.INPUT) for _ in range(2)]
     builder.values += inputs
-    for _ in range(draw(st.integers(1, max_ops))):
-        builder.step()
+    count = draw(st.integers(1, max_ops))
+    over = draw(st.integers(0, count - 1)) if overlapping else -1
+    for at in range(count):
+        builder.step("overlap" if at == over else "")
     made = [name for op in builder.ops for name in op.outputs] or inputs
     outputs = draw(st.lists(st.sampled_from(made + inputs), min_size=1, max_size=3, unique=True))
     tensors = sorted(builder.tensors, key=lambda t: t.role is not Role.INPUT)
