@@ -1,11 +1,9 @@
-"""The reader of the text form: a tokenizer and a recursive-descent parser, a line at a time."""
+"""The reader of the text form: recursive descent over the tokens of a line at a time."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
-from typing import cast
 
 from peakfold.errors import ModelError
 from peakfold.ir.graph import (
@@ -19,14 +17,10 @@ from peakfold.ir.graph import (
     Tensor,
     ViewFact,
 )
+from peakfold.ir.line import Line
 from peakfold.ir.types import DTYPES, Shape
 
 HEADER = "peakfold-graph 1"
-_TOKEN = re.compile(
-    r'\s*(?:("(?:[^"\\]|\\.)*")|(-?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b)|nan\b)'
-    r"|([A-Za-z_][A-Za-z0-9_./-]*)|(.))"
-)
-_DIGITS = 40
 _ROLES = {role.value: role for role in Role}
 _STATIC_WORDS = frozenset(role.value for role in Role if role.static)
 _VIEW = re.compile(r"(\d+)<(\d+)\+(\d+)")
@@ -44,96 +38,6 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_./-]*"
 _PLAIN_OP = re.compile(
     rf"({_NAME}): ([a-z0-9]+)\[((?:\d+(?:,\d+)*)?)\] = ({_NAME})\(((?:{_NAME}(?:, {_NAME})*)?)\)"
 )
-
-
-class _Line:
-    """Cursor over the tokens of one line; kinds are 's'tring, 'n'umber, 'w'ord, 'p'unct."""
-
-    __slots__ = ("at", "number", "tokens")
-    tokens: list[tuple[str, str, str, str]]
-
-    def __init__(self, text: str, number: int) -> None:
-        # findall gives one 4-tuple a token; exactly one group is not empty.
-        self.tokens = _TOKEN.findall(text.rstrip())
-        self.number = number
-        self.at = 0
-
-    def fail(self, what: str) -> ModelError:
-        return ModelError(what, where=f"line {self.number}")
-
-    def done(self) -> bool:
-        return self.at >= len(self.tokens)
-
-    def peek(self) -> str:
-        """The next token's text, or an empty string at the end of the line."""
-        return "" if self.done() else "".join(self.tokens[self.at])
-
-    def accept(self, text: str) -> bool:
-        if not self.done() and text in self.tokens[self.at][2:]:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            raise self.fail(f"expected {text!r}, found {self.peek() or 'the end of the line'!r}")
-
-    def word(self, what: str) -> str:
-        """A plain word or a quoted name."""
-        if not self.done():
-            string, _, word, _ = self.tokens[self.at]
-            if word or string:
-                self.at += 1
-                return word or self._unquote(string)
-        raise self.fail(f"expected {what}, found {self.peek() or 'the end of the line'!r}")
-
-    def _unquote(self, string: str) -> str:
-        try:
-            name = str(json.loads(string))
-            name.encode()  # a lone surrogate is no character: no JSON could hold the plan
-            return name
-        except ValueError:
-            raise self.fail(f"{string} is not a JSON string") from None
-
-    def integer(self, what: str) -> int:
-        number = "" if self.done() else self.tokens[self.at][1]
-        if not number.lstrip("-").isdigit() or len(number) > _DIGITS:
-            raise self.fail(f"expected {what}, found {self.peek() or 'the end of the line'!r}")
-        self.at += 1
-        return int(number)
-
-    def value(self) -> AttrValue:
-        if self.accept("["):
-            items: list[AttrValue] = []
-            while not self.accept("]"):
-                items.append(self.value())
-                if not self.accept(","):
-                    self.expect("]")
-                    break
-            return cast(AttrValue, tuple(items))
-        if self.done():
-            raise self.fail("expected a value, found the end of the line")
-        string, number, word, _ = self.tokens[self.at]
-        self.at += 1
-        if string:
-            return self._unquote(string)
-        if number:
-            if len(number) > _DIGITS:
-                raise self.fail(f"the number {number[:_DIGITS]}... is too long")
-            return float(number) if re.search(r"[.enf]", number, re.I) else int(number)
-        if word in {"true", "false"}:
-            return bool(word == "true")
-        raise self.fail(f"{''.join(self.tokens[self.at - 1])!r} is no value")
-
-    def names(self) -> tuple[str, ...]:
-        self.expect("[")
-        names: list[str] = []
-        while not self.accept("]"):
-            names.append(self.word("a name"))
-            if not self.accept(","):
-                self.expect("]")
-                break
-        return tuple(names)
 
 
 class _Body:
@@ -186,7 +90,7 @@ def _parse_body(lines: list[str], at: int) -> tuple[_Body, int]:
         if (plain := _PLAIN_OP.fullmatch(text)) is not None and plain[2] in DTYPES:
             _add_plain_op(body, *plain.groups())
             continue
-        line = _Line(text, at)
+        line = Line(text, at)
         if not _parse_statement(line, body):
             op = _parse_op(line, body)
             if line.accept("begin"):
@@ -205,7 +109,7 @@ def _add_plain_op(body: _Body, name: str, dtype: str, dims: str, kind: str, args
     body.ops.append(Op(name, kind, inputs, (name,)))
 
 
-def _parse_statement(line: _Line, body: _Body) -> bool:
+def _parse_statement(line: Line, body: _Body) -> bool:
     """A line that declares something; false if the line is an op."""
     if len(line.tokens) < 2 or line.tokens[1][3] in (":", ",", "="):
         return False
@@ -234,7 +138,7 @@ def _parse_statement(line: _Line, body: _Body) -> bool:
 _STATEMENTS = {"name", "source", "note", "output", "input"} | _STATIC_WORDS
 
 
-def _parse_declaration(line: _Line, role: Role) -> Tensor:
+def _parse_declaration(line: Line, role: Role) -> Tensor:
     name = line.word("a tensor name")
     line.expect(":")
     word = line.word("a type")
@@ -252,7 +156,7 @@ def _parse_declaration(line: _Line, role: Role) -> Tensor:
     return Tensor(name, DTYPES[word], shape, role, stated, trainable)
 
 
-def _parse_shape(line: _Line) -> Shape:
+def _parse_shape(line: Line) -> Shape:
     line.expect("[")
     dims: list[int | str] = []
     while not line.accept("]"):
@@ -264,7 +168,7 @@ def _parse_shape(line: _Line) -> Shape:
     return tuple(dims)
 
 
-def _parse_op(line: _Line, body: _Body) -> Op:
+def _parse_op(line: Line, body: _Body) -> Op:
     outputs: list[str] = []
     while not line.accept("="):
         if line.accept("_"):
@@ -293,7 +197,7 @@ def _parse_op(line: _Line, body: _Body) -> Op:
     return op if line.done() else _parse_modifiers(line, op)
 
 
-def _parse_modifiers(line: _Line, op: Op) -> Op:
+def _parse_modifiers(line: Line, op: Op) -> Op:
     stated = Stated()
     while not line.done() and line.peek() != "begin":
         key = line.word("a modifier")
@@ -319,14 +223,14 @@ def _parse_modifiers(line: _Line, op: Op) -> Op:
     return op if stated == Stated() else replace(op, stated=stated)
 
 
-def _int_list(line: _Line) -> tuple[int, ...]:
+def _int_list(line: Line) -> tuple[int, ...]:
     value = line.value()
     if not isinstance(value, tuple) or not all(type(item) is int for item in value):
         raise line.fail("expected a list of input positions")
     return tuple(item for item in value if isinstance(item, int))
 
 
-def _view_list(line: _Line) -> tuple[ViewFact, ...]:
+def _view_list(line: Line) -> tuple[ViewFact, ...]:
     value = line.value()
     matches = [_VIEW.fullmatch(str(v)) for v in value] if isinstance(value, tuple) else [None]
     if not all(matches):
@@ -334,7 +238,7 @@ def _view_list(line: _Line) -> tuple[ViewFact, ...]:
     return tuple(ViewFact(int(m[1]), int(m[2]), int(m[3])) for m in matches if m)
 
 
-def _overlap_list(line: _Line) -> tuple[OverlapFact, ...]:
+def _overlap_list(line: Line) -> tuple[OverlapFact, ...]:
     value = line.value()
     matches = [_OVERLAP.fullmatch(str(v)) for v in value] if isinstance(value, tuple) else [None]
     if not all(matches):
@@ -347,7 +251,7 @@ def _parse_regions(lines: list[str], at: int) -> tuple[tuple[Region, ...], int]:
     while True:
         if at >= len(lines):
             raise ModelError("regions are not closed by 'end'", where=f"line {at}")
-        line = _Line(lines[at].strip(), at + 1)
+        line = Line(lines[at].strip(), at + 1)
         at += 1
         if line.done():
             continue

@@ -12,7 +12,7 @@ from math import prod
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import Dim, DType
-from peakfold.ops.rules import Types, number, run_offset, whole, whole_bytes, zero
+from peakfold.ops.rules import Types, number, whole, zero
 from peakfold.ops.spec import Context, MoveRule, OpSpec, ShapeRule, ViewRule
 from peakfold.ops.values import CannotTell, dims, dtype, sizes, wanted
 
@@ -29,6 +29,40 @@ def copies(
 def scaled(dim: Dim, times: int) -> Dim:
     """A dimension repeated so many times; stops the rule at a symbol that would change."""
     return dim if times == 1 else number(dim) * times
+
+
+def whole_bytes(element: DType, count: int) -> int:
+    """Bytes of `count` elements, stopping the rule unless they end on a byte."""
+    if element.bits is None or count * element.bits % 8:
+        raise CannotTell
+    return count * element.bits // 8
+
+
+def run_offset(shape: tuple[int, ...], starts: tuple[int, ...], lengths: tuple[int, ...]) -> int:
+    """Elements before a box inside a row-major tensor, when the box is one contiguous run.
+
+    Args:
+        shape: the whole tensor.
+        starts: first position of the box, per axis.
+        lengths: extent of the box, per axis (unit steps).
+
+    Raises:
+        CannotTell: the box is empty or has gaps.
+
+    Example:
+        >>> run_offset((4, 3), (2, 0), (1, 3)), run_offset((1, 6), (0, 2), (1, 2))
+        (6, 2)
+    """
+    offset, full = 0, True
+    stride = 1
+    for size, start, length in zip(reversed(shape), reversed(starts), reversed(lengths),
+                                   strict=True):  # fmt: skip
+        if length < 1 or (not full and length != 1):
+            raise CannotTell
+        offset += start * stride
+        stride *= size
+        full = full and length == size
+    return offset
 
 
 def box_view(

@@ -11,7 +11,7 @@ from typing import Final
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import Dim
-from peakfold.ops.moving import box_view, copies, cut_types, cut_views
+from peakfold.ops.moving import box_view, copies, cut_types, cut_views, whole_bytes
 from peakfold.ops.rules import (
     Types,
     axes_of,
@@ -22,7 +22,6 @@ from peakfold.ops.rules import (
     unknown,
     views_or_none,
     whole,
-    whole_bytes,
     zero,
 )
 from peakfold.ops.spec import Context, OpSpec

@@ -11,6 +11,7 @@ from typing import Final
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import DTYPES
+from peakfold.ops.moving import whole_bytes
 from peakfold.ops.rules import (
     BOOL,
     Types,
@@ -22,7 +23,6 @@ from peakfold.ops.rules import (
     unknown,
     views_or_none,
     whole,
-    whole_bytes,
     zero,
 )
 from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule

@@ -10,7 +10,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.graph import ViewFact
-from peakfold.ops.moving import box_view, copies, cut_types, cut_views, inside
+from peakfold.ops.moving import box_view, copies, cut_types, cut_views, inside, whole_bytes
 from peakfold.ops.rules import (
     Types,
     axis_of,
@@ -19,7 +19,6 @@ from peakfold.ops.rules import (
     tells,
     views_or_none,
     whole,
-    whole_bytes,
 )
 from peakfold.ops.spec import Context
 from peakfold.ops.values import CannotTell, dims, dtype, integer, ints, needed, produced, sizes

@@ -16,7 +16,7 @@ from typing import Literal
 
 from peakfold.analysis import Facts, Index, Policies, Schedule
 from peakfold.analysis.facts import viewed
-from peakfold.planning.storage import Alias, Storages
+from peakfold.planning.sharing import Alias, Storages
 from peakfold.units import round_up
 
 SharePolicy = Literal["any", "equal", "nnvm"]

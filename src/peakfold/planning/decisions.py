@@ -11,7 +11,8 @@ from peakfold.analysis import Facts, Index, Policies, Schedule, make_schedule
 from peakfold.analysis.parallel import Precedence
 from peakfold.packing import Problem
 from peakfold.planning.pieces import Piece, storage_pieces
-from peakfold.planning.storage import Aliasing, Storages, build_storages
+from peakfold.planning.sharing import Aliasing, Storages
+from peakfold.planning.storage import build_storages
 from peakfold.units import round_up
 
 

@@ -26,7 +26,7 @@ from peakfold.planning.order import choose_copies
 from peakfold.planning.overlapping import overlap_choices
 from peakfold.planning.parallel import assign_lanes_objects, pack_lanes
 from peakfold.planning.plan import Mode
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 
 # Up to this many buffers or ops several ways are tried and the best is kept; above it, one.

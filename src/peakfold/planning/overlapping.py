@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from peakfold.planning.decisions import Timeline
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from peakfold.analysis.index import Index
 from peakfold.analysis.schedule import Schedule
 from peakfold.interval import Interval, union
-from peakfold.planning.storage import Storages
+from peakfold.planning.sharing import Storages
 
 
 @dataclass(frozen=True, slots=True)

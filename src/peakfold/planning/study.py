@@ -20,7 +20,7 @@ from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.parallel import Running, way_of_running, whole_blocks
 from peakfold.planning.plan import BodyPlan, Plan
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.target import Target, load_target
 from peakfold.transform import replay, split_step, train_step
 from peakfold.units import round_up

@@ -14,7 +14,7 @@ from peakfold.planning.order import best_order, choose_copies, sharing_of
 from peakfold.planning.order.ledger import peak_of
 from peakfold.planning.order.model import build_model
 from peakfold.planning.planner import plan_layout
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 from tests.planning.test_properties import passes, runs_right
 from tests.strategies import graphs

@@ -106,7 +106,7 @@ def spot_bound(model: Model, op: int) -> int:
         >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning.order.model import build_model
-        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.planning.sharing import Aliasing
         >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[9] = opaque(a)\\nc: int8[9] = opaque(b)\\nd: int8[1] = opaque(a, c)"

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from peakfold.planning.decisions import Timeline
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 
 Family = Literal["arena", "objects"]

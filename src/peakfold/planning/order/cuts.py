@@ -27,7 +27,7 @@ def forced_cuts(model: Model) -> tuple[int, ...]:
         >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning.order.model import build_model
-        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.planning.sharing import Aliasing
         >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[4] = tile(a)\\nc: int8[4] = tile(a)\\nd: int8[4] = add(b, c)\\noutput d")

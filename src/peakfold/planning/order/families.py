@@ -21,7 +21,7 @@ from peakfold.analysis import Facts, Index, Policies
 from peakfold.analysis.facts import viewed
 from peakfold.interval import Interval
 from peakfold.ir import Op
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.units import round_up
 
 

@@ -64,7 +64,7 @@ def step_costs(model: Model, order: Sequence[int]) -> list[int]:
         >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning.order.model import build_model
-        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.planning.sharing import Aliasing
         >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\ny: int8[8] = tile(x)\\n"
         ...                 "z: int8[8] = relu(y)\\nw: int8[2] = opaque(z)\\noutput w")

@@ -151,7 +151,7 @@ def start_orders(model: Model) -> list[tuple[str, tuple[int, ...]]]:
         >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning.order.model import build_model
-        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.planning.sharing import Aliasing
         >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[1] = opaque(x)\\nc: int8[1] = opaque(a)\\noutput b, c")

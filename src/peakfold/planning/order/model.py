@@ -23,7 +23,7 @@ from peakfold.analysis import Facts, Index, Policies
 from peakfold.interval import Interval
 from peakfold.ir import effect_edges
 from peakfold.planning.order.families import Families, find_families
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.units import round_up
 
 

@@ -33,7 +33,7 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
         >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning.order.model import build_model
-        >>> from peakfold.planning.storage import Aliasing
+        >>> from peakfold.planning.sharing import Aliasing
         >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[1,4]\\na: int8[1,4] = opaque(x)\\n"
         ...     "b: int8[1,4] = opaque(x)\\nc: int8[2,4] = concat(a, b, axis=0)\\noutput c")

@@ -20,7 +20,7 @@ from peakfold.planning.order.line import Line
 from peakfold.planning.order.lists import start_orders
 from peakfold.planning.order.model import Model, build_model
 from peakfold.planning.order.windows import improve_windows
-from peakfold.planning.storage import Aliasing
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 
 Progress = Callable[[int, int], None]

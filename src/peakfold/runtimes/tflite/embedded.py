@@ -10,8 +10,7 @@ target's fact.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,12 @@ from peakfold.errors import ModelError
 from peakfold.frontends import load
 from peakfold.frontends.tflite_file import read_tflite
 from peakfold.frontends.tflite_names import names_of_model
+from peakfold.interval import Interval
 from peakfold.ir import Graph, Op
 from peakfold.ir.graph import walk_regions
 from peakfold.planning.verify import Check
 from peakfold.runtimes.tflite.allocator import ONLINE, predict
+from peakfold.runtimes.tflite.held import Values, Where
 from peakfold.runtimes.tflite.schema import (
     Model,
     called_subgraphs,
@@ -39,7 +40,6 @@ from peakfold.runtimes.tflite.schema import (
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.target import load_target
 
-Where = tuple[int, int]
 NAME = "offsets in the file"
 
 
@@ -50,17 +50,6 @@ class _Known:
     graph: Graph
     op: Op
     facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Bytes of a tensor in the arena."""
-
-    start: int
-    stop: int
-
-    def meets(self, other: _Range) -> bool:
-        return self.start < other.stop and other.start < self.stop
 
 
 class _Wrong(Exception):
@@ -102,86 +91,24 @@ def _facts(path: Path, name: str) -> dict[Where, _Known]:
     }
 
 
-_Claim = tuple[Where, int]
-"""A value and the address of its first byte."""
-
-
-class _Memory:
-    """Which values each byte holds: disjoint ranges, each with everything that is true of it.
-
-    A kernel that copies bytes onto themselves makes them a byte of its result, too, and they
-    stay what they were.
-    """
-
-    def __init__(self) -> None:
-        self.held: list[tuple[int, int, frozenset[_Claim]]] = []
-
-    def write(self, where: _Range, value: Where | None, unchanged: Sequence[_Range] = ()) -> None:
-        """From now on these bytes are this value's (`None` = nobody's).
-
-        Args:
-            where: all of them.
-            value: what they hold.
-            unchanged: which of them already held these very bits.
-        """
-        mine: frozenset[_Claim] = (
-            frozenset() if value is None else frozenset({(value, where.start)})
-        )
-        cuts = {where.start, where.stop}
-        for place in unchanged:
-            cuts.update((max(place.start, where.start), min(place.stop, where.stop)))
-        after = []
-        for start, stop, claims in self.held:
-            for low, high in _pieces(start, stop, cuts):
-                inside = where.start <= low < where.stop
-                if not inside:
-                    after.append((low, high, claims))
-                elif any(place.start <= low < place.stop for place in unchanged):
-                    after.append((low, high, claims | mine))
-        covered = sorted((low, high) for low, high, _ in after if where.start <= low < where.stop)
-        at = where.start
-        for low, high in [*covered, (where.stop, where.stop)]:
-            if at < low:
-                after.append((at, low, mine))
-            at = max(at, high)
-        self.held = after
-
-    def lost(self, where: _Range, value: Where) -> Where | bool | None:
-        """Who holds a byte that should be this value's; false when all is well."""
-        found = 0
-        for start, stop, claims in self.held:
-            common = min(stop, where.stop) - max(start, where.start)
-            if common <= 0:
-                continue
-            if (value, where.start) not in claims:
-                return min(claims)[0] if claims else None
-            found += common
-        return False if found == where.stop - where.start else None
-
-
-def _pieces(start: int, stop: int, cuts: set[int]) -> Iterable[tuple[int, int]]:
-    edges = [start, *sorted(cut for cut in cuts if start < cut < stop), stop]
-    return itertools.pairwise(edges)
-
-
 class _Player:
     def __init__(self, model: Model, known: dict[Where, _Known], target: str) -> None:
         self.model = model
         self.known = known
         prediction = predict(model, known_scratch(model, target))
         self.head = prediction.head
-        self.at: dict[Where, _Range] = {}
-        self.scratch: dict[Where, list[_Range]] = {}
+        self.at: dict[Where, Interval] = {}
+        self.scratch: dict[Where, list[Interval]] = {}
         for request, offset in zip(prediction.requests, prediction.offsets, strict=True):
             if request.operator >= 0:
                 owner = request.subgraph, request.operator
-                place = _Range(offset, offset + request.size)
+                place = Interval(offset, offset + request.size)
                 self.scratch.setdefault(owner, []).append(place)
                 continue
             tensor = model.subgraphs[request.subgraph].tensors[request.tensor]
             size = tensor_bytes(tensor) or 0
-            self.at[request.subgraph, request.tensor] = _Range(offset, offset + size)
-        self.memory = _Memory()
+            self.at[request.subgraph, request.tensor] = Interval(offset, offset + size)
+        self.memory = Values()
         # Operands that nothing makes are an operator's own memory, as compilers lay it out.
         self.loose = {
             (number, tensor)
@@ -244,7 +171,7 @@ class _Player:
             self._check_result(number, at, who, operands, results.index(result), result)
         for scratch in self.scratch.get((number, at), ()):
             for tensor in (*operands, *results):
-                if (number, tensor) in self.at and scratch.meets(self.at[number, tensor]):
+                if (number, tensor) in self.at and scratch.overlaps(self.at[number, tensor]):
                     raise _Wrong(f"{who} has its scratch in tensor {self._name(number, tensor)}")
             self.memory.write(scratch, None)
         self._call(number, op, who, (*operands, *results))
@@ -256,7 +183,7 @@ class _Player:
 
     def _unchanged(
         self, number: int, at: int, operands: Sequence[int], position: int
-    ) -> list[_Range]:
+    ) -> list[Interval]:
         """Operands that lie where the operator copies their very bytes to."""
         known = self.known.get((number, at))
         if known is None:
@@ -278,7 +205,7 @@ class _Player:
         target = self.at[number, result]
         for slot, tensor in enumerate(operands):
             source = self.at.get((number, tensor))
-            if source is None or not source.meets(target):
+            if source is None or not source.overlaps(target):
                 continue
             known = self.known.get((number, at))
             if known is None or not _may_meet(known, slot, position, source, target):
@@ -293,7 +220,7 @@ class _Player:
         for inner in called:
             for at in range(len(self.model.subgraphs[inner].tensors or ())):
                 place = self.at.get((inner, at))
-                if place is not None and any(place.meets(other) for other in mine):
+                if place is not None and any(place.overlaps(other) for other in mine):
                     raise _Wrong(f"{who} shares bytes with {self._name(inner, at)}, which it runs")
         loops = operator_code(self.model, op) == classes().BuiltinOperator.WHILE
         for inner in called * 2 if loops else called:
@@ -328,12 +255,12 @@ class _Player:
         return f"tensor {tensor} ({shown})"
 
 
-def _may_meet(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+def _may_meet(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
     """Whether a kernel may write a result where this operand lies."""
     return any(rule(known, slot, position, source, target) for rule in _RULES)
 
 
-def _view(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+def _view(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
     """A result that repeats bytes of the operand in their place."""
     return any(
         (view.output, view.input) == (position, slot) and target.start == source.start + view.offset
@@ -341,7 +268,7 @@ def _view(known: _Known, slot: int, position: int, source: _Range, target: _Rang
     )
 
 
-def _part(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+def _part(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
     """An operand that lies where the result wants its bytes."""
     return position == 0 and any(
         part.input == slot and source.start == target.start + part.offset
@@ -349,7 +276,7 @@ def _part(known: _Known, slot: int, position: int, source: _Range, target: _Rang
     )
 
 
-def _in_place(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+def _in_place(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
     """An element-wise result over an operand of its size and element width."""
     if position or slot not in known.facts.inplace or source != target:
         return False
@@ -357,7 +284,7 @@ def _in_place(known: _Known, slot: int, position: int, source: _Range, target: _
     return a.dtype.bits == b.dtype.bits and (known.facts.renames or a.shape == b.shape)
 
 
-def _apart(known: _Known, slot: int, position: int, source: _Range, target: _Range) -> bool:
+def _apart(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
     """A result that starts so far below the operand that each byte is read before it is lost."""
     return position == 0 and any(
         fact.input == slot and source.start - target.start >= fact.distance
