@@ -136,3 +136,22 @@ def test_effective_counts_on_demand(call: Call, shared: Path, big: Path) -> None
     result = call("inspect", big, "--sparsity")
     assert result.exit_code == 2
     assert "weights cannot be read" in error_line(result.stderr)
+
+
+def test_files_hold_every_row_unless_told_otherwise(call: Call, tmp_path: Path) -> None:
+    lines = ["peakfold-graph 1", "input x: float32[4]"]
+    lines += [f"t{at}: float32[4] = relu({f't{at - 1}' if at else 'x'})" for at in range(20)]
+    path = tmp_path / "chain.pf"
+    path.write_text("\n".join([*lines, "output t19", ""]))
+    for flags, count in (((), 20), (("--top", "3"), 3), (("--all",), 20)):
+        table = call("inspect", path, "--csv", "-", *flags).stdout
+        assert len(list(csv.DictReader(io.StringIO(table)))) == count
+        lines = call("inspect", path, "--markdown", "-", *flags).stdout.splitlines()
+        assert sum("relu" in line for line in lines) == count
+    assert "12 of 20" in call("inspect", path).stdout
+    assert "largest 3 of 20" in call("inspect", path, "--top", "3").stdout
+
+
+def test_the_file_order_keeps_the_costliest_in_text_and_csv(call: Call, big: Path) -> None:
+    table = call("inspect", big, "--csv", "-", "--top", "1").stdout
+    assert [row["name"] for row in csv.DictReader(io.StringIO(table))] == ["y"]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from peakfold.reports.text import clean, listed, plain_table, render, shorten
+from peakfold.reports.text import clean, listed, plain_table, render, shorten, tell_apart
 
 
 @given(st.text())
@@ -49,3 +49,21 @@ def test_render_without_colour_is_plain_and_with_it_is_not() -> None:
     part = Text("word", "bold red")
     assert "\x1b" not in render([part], width=60, color=False)
     assert "\x1b[" in render([part], width=60, color=True)
+
+
+@given(st.lists(st.text(alphabet="ab/1", max_size=24), max_size=8), st.integers(8, 30))
+def test_names_told_apart_keep_to_the_width_and_differ_no_less_than_cut_ones(
+    names: list[str], width: int
+) -> None:
+    found = tell_apart(names, width)
+    assert len(found) == len(names)
+    assert all(len(name) <= width for name in found)
+    assert len(set(found)) >= len({shorten(name, width) for name in names})
+    if all(len(name) <= width for name in names):
+        assert found == names
+
+
+def test_layers_of_one_folder_are_told_apart() -> None:
+    names = [f"Net/Net/Conv2d_{at}_pointwise/Relu6" for at in range(14)]
+    assert len({shorten(name, 14) for name in names}) == 1
+    assert len(set(tell_apart(names, 14))) == 14

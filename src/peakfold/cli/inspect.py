@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 @click.option(
     "--top",
     type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
     metavar="K",
-    help="How many rows to show.",
+    help="How many rows to show; 12 by default, and all of them in CSV and Markdown.",
 )
 @click.option("--all", "every_op", is_flag=True, help="Show every row.")
 @opt.choice(
@@ -118,10 +117,10 @@ def command(  # one parameter a flag
     from peakfold.reports import inspecting
     from peakfold.reports.inspect_text import TableChoice
 
-    choice = TableChoice(
-        by=flags["by"], sort=flags["sort"], rate=flags["rate"],
-        top=None if flags["every_op"] else flags["top"],
-    )  # fmt: skip
+    choice = TableChoice(by=flags["by"], sort=flags["sort"], rate=flags["rate"])
+    whole = replace(choice, top=None if flags["every_op"] else flags["top"])  # what files hold
+    if flags["every_op"] or flags["top"]:
+        choice = whole
     with working("reading the model", quiet=quiet):
         report = inspecting.inspect(
             load(model, Bindings.parse(dims, shapes)), target=flags["target"],
@@ -131,7 +130,7 @@ def command(  # one parameter a flag
             causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
             lint=flags["lint"], sparsity=flags["sparsity"],
         )  # fmt: skip
-    contents = _contents(report, outputs, choice)  # what cannot be drawn fails before any text
+    contents = _contents(report, outputs, whole)  # what cannot be drawn fails before any text
     if as_json:
         emit(report.to_json(rate=choice.rate))
     elif outputs.to_stdout is None:

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis import Cost, OpCost
-from peakfold.reports.text import clean, heading, plain_table, render, shorten
+from peakfold.reports.text import clean, heading, plain_table, render, shorten, tell_apart
 from peakfold.reports.timing_report import seconds
 from peakfold.units import format_bytes, format_count
 
@@ -214,10 +214,10 @@ def _changes_part(changes: Sequence[OpChange], width: int) -> list[RenderableTyp
                ("moved", "right")]  # fmt: skip
     rest = [
         [
-            _pair(c.kind_before, c.kind_after),
-            _pair(_count(c.macs_before), _count(c.macs_after)),
-            _pair(_count(c.params_before), _count(c.params_after)),
-            _pair(_size(c.bytes_moved_before), _size(c.bytes_moved_after)),
+            _pair(c, c.kind_before, c.kind_after),
+            _pair(c, _count(c.macs_before), _count(c.macs_after)),
+            _pair(c, _count(c.params_before), _count(c.params_after)),
+            _pair(c, _size(c.bytes_moved_before), _size(c.bytes_moved_after)),
         ]
         for c in different
     ]
@@ -225,7 +225,12 @@ def _changes_part(changes: Sequence[OpChange], width: int) -> list[RenderableTyp
         max([len(h), *(len(r[at]) for r in rest)]) + 2 for at, (h, _) in enumerate(columns[1:])
     )
     room = max(width - taken - 2, 12)
-    rows = [[shorten(c.name, room), *r] for c, r in zip(different, rest, strict=True)]
+    marks = {"added": "+ ", "removed": "- "}
+    labels = tell_apart([c.name for c in different], room - 2)
+    rows = [
+        [marks.get(c.change, "") + label, *r]
+        for c, label, r in zip(different, labels, rest, strict=True)
+    ]
     return [heading(title), plain_table(columns, rows)]
 
 
@@ -237,7 +242,10 @@ def _size(value: int | None) -> str | None:
     return None if value is None else format_bytes(value)
 
 
-def _pair(before: str | None, after: str | None) -> str:
+def _pair(change: OpChange, before: str | None, after: str | None) -> str:
+    """Before and after; of an op that only one model has, that one's."""
+    if change.change in ("added", "removed"):
+        return before or after or "-"
     if before == after:
         return before or "-"
     return f"{before or '-'} > {after or '-'}"

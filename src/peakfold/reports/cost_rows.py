@@ -111,7 +111,7 @@ def _nested(rows: list[CostRow], cost: Cost) -> list[CostRow]:
 
 
 def selected(rows: Sequence[CostRow], sort: str, top: int | None) -> list[CostRow]:
-    """Rows in the order asked for, the first `top` of them.
+    """Rows in the order asked for, `top` of them: the first, or in the file's order the costliest.
 
     Args:
         rows: as `cost_rows` returns them.
@@ -124,6 +124,9 @@ def selected(rows: Sequence[CostRow], sort: str, top: int | None) -> list[CostRo
     if sort not in SORTS:
         raise UsageError(f"cannot sort by {sort!r}", hint=f"known: {', '.join(SORTS)}")
     ordered = list(rows)
+    if sort == "file" and top is not None:
+        costly = sorted(range(len(ordered)), key=lambda at: -_weight(ordered[at], "flops"))
+        return [ordered[at] for at in sorted(costly[:top])]
     if sort == "name":
         ordered.sort(key=lambda row: row.name)
     elif sort != "file":

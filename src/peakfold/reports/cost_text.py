@@ -20,6 +20,7 @@ from peakfold.reports.text import (
     plain_table,
     render,
     shorten,
+    tell_apart,
 )
 from peakfold.units import format_bytes, format_count
 
@@ -133,9 +134,6 @@ def cost_part(
     else:
         rows = cost_rows(cost, by)
         count, shown = len(rows), selected(rows, sort, top)
-        if top is not None and sort == "file":
-            keep = {id(row) for row in selected(rows, "flops", top)}
-            shown = [row for row in rows if id(row) in keep]
     many = len(shown) < count
     title = f"Cost by {by}" if not many else f"Cost by {by}: {len(shown)} of {count:,}"
     if many:
@@ -160,15 +158,17 @@ def _table(rows: Sequence[CostRow], by: str, width: int) -> RenderableType:
         for at, (head, _) in enumerate(columns)
     )
     room = max(width - taken - 2, 12)
+    if by == "scope":
+        labels = [_scope_label(row, room) for row in rows]
+    else:
+        labels = tell_apart([row.name for row in rows], room)
     return plain_table(
         [(by, "left"), *columns],
-        [[_label(row, by, room), *rest] for row, rest in zip(rows, cells, strict=True)],
+        [[label, *rest] for label, rest in zip(labels, cells, strict=True)],
     )
 
 
-def _label(row: CostRow, by: str, room: int) -> str:
-    if by != "scope":
-        return shorten(row.name, room)
+def _scope_label(row: CostRow, room: int) -> str:
     if not row.name:
         return "(all)"
     mark = "/" if "/" in row.name else "."

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from peakfold.analysis.lints import Lint
 from peakfold.analysis.sparsity import Effective
-from peakfold.reports.text import clean, counted, heading, listed, plain_table, shorten
+from peakfold.reports.text import clean, counted, heading, listed, plain_table, tell_apart
 from peakfold.units import format_bytes, format_count
 
 _SHOWN = 12
@@ -109,7 +109,11 @@ def extras_part(extras: Extras, width: int) -> list[RenderableType]:
 
 def _sparsity(found: Effective, width: int) -> list[RenderableType]:
     share = found.zeros / found.elements if found.elements else 0.0
-    title = f"Dense and effective MACs: {share:.1%} of {format_count(found.elements)} weights are 0"
+    title = "Dense and effective MACs: no weights are at hand"
+    if found.elements:
+        title = (
+            f"Dense and effective MACs: {share:.1%} of {format_count(found.elements)} weights are 0"
+        )
     rows = [
         ("(all)", found.macs, found.unstructured, found.two_four, found.structured, share),
         *(
@@ -119,12 +123,12 @@ def _sparsity(found: Effective, width: int) -> list[RenderableType]:
     ]
     columns = [("op", "left"), ("dense", "right"), ("no zeros", "right"), ("2:4", "right"),
                ("structured", "right"), ("zeros", "right")]  # fmt: skip
-    room = max(width - 66, 12)
+    labels = tell_apart([name for name, *_ in rows], max(width - 66, 12))
     table = plain_table(
         columns,
         [
-            (shorten(name, room), *(format_count(value) for value in values), f"{zeros:.1%}")
-            for name, *values, zeros in rows
+            (label, *(format_count(value) for value in values), f"{zeros:.1%}")
+            for label, (_, *values, zeros) in zip(labels, rows, strict=True)
         ],
     )
     body: list[RenderableType] = [heading(title), table]

@@ -14,10 +14,9 @@ from peakfold.reports.breakdown import Breakdown, OpAccount
 from peakfold.reports.cost_text import DEFAULT_TOP, account, cost_part, headline
 from peakfold.reports.extras import Extras, extras_part
 from peakfold.reports.notices import notice_part, notices
-from peakfold.reports.text import counted, heading, plain_table, render, shorten
+from peakfold.reports.text import counted, heading, plain_table, render, shorten, tell_apart
 from peakfold.units import format_bytes
 
-_LARGEST = DEFAULT_TOP
 _BAR = 24
 
 
@@ -75,7 +74,7 @@ def inspect_text(
         headline(cost, choice.rate), title, "", *account(cost, choice.rate), "",
         *cost_part(cost, by=choice.by, sort=choice.sort, top=choice.top, width=width), "",
         *time, *extras_part(extras or Extras(), width),
-        *_roles(found), "", *_op_part(found, width, choice.top is None), *notice_part(lines),
+        *_roles(found), "", *_op_part(found, width, choice.top), *notice_part(lines),
         "", Text("Next: peakfold plan MODEL folds the dynamic part.", "dim"),
     ]  # fmt: skip
     return render(body, width=width, color=color)
@@ -108,16 +107,16 @@ def _roles(found: Breakdown) -> list[RenderableType]:
     return [table, Text(f"inputs, held by the caller: {format_bytes(found.inputs)}")]
 
 
-def _op_part(found: Breakdown, width: int, every_op: bool) -> list[RenderableType]:
+def _op_part(found: Breakdown, width: int, top: int | None) -> list[RenderableType]:
     def weight(op: OpAccount) -> int:
         return op.static_bytes + (op.output_bytes or 0) + (op.workspace or 0)
 
     shown = list(found.ops)
     title = "Memory by op"
-    if not every_op and len(shown) > _LARGEST:
-        keep = sorted(range(len(shown)), key=lambda at: (-weight(shown[at]), at))[:_LARGEST]
+    if top is not None and len(shown) > top:
+        keep = sorted(range(len(shown)), key=lambda at: (-weight(shown[at]), at))[:top]
         shown = [shown[at] for at in sorted(keep)]
-        title = f"The {_LARGEST} largest of {len(found.ops):,} ops (--all lists every one)"
+        title = f"Memory by op: the largest {top} of {len(found.ops):,} (--all lists every one)"
     rest = [_op_cells(op, found) for op in shown]
     columns = [("kind", "left"), ("params", "right"), ("static", "right"), ("", "right"),
                ("dynamic", "right"), ("", "right")]  # fmt: skip
@@ -126,7 +125,8 @@ def _op_part(found: Breakdown, width: int, every_op: bool) -> list[RenderableTyp
         for at, (head, _) in enumerate(columns)
     )
     room = max(width - taken - 2, 12)
-    rows = [[shorten(op.name, room), *row] for op, row in zip(shown, rest, strict=True)]
+    labels = tell_apart([op.name for op in shown], room)
+    rows = [[label, *row] for label, row in zip(labels, rest, strict=True)]
     return [heading(title), plain_table([("op", "left"), *columns], rows)]
 
 

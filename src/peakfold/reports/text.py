@@ -47,6 +47,47 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:head]}…{text[len(text) - tail :]}"
 
 
+def tell_apart(names: Sequence[str], width: int) -> list[str]:
+    """Names of at most `width` characters, cut so that as many as possible stay different.
+
+    Each is cut as `shorten` does it; those that it makes equal go without the folders that all of
+    them begin and end with, and are cut at their end if that tells them apart better.
+
+    Example:
+        >>> tell_apart(["net/conv_10_wide/Relu", "net/conv_11_wide/Relu"], 12)
+        ['conv_10_wide', 'conv_11_wide']
+        >>> tell_apart(["net/conv_10_wide/Relu", "net/conv_11_wide/Relu"], 8)
+        ['conv_10…', 'conv_11…']
+    """
+    cut = {name: shorten(name, width) for name in names}
+    alike: dict[str, list[str]] = {}
+    for name, label in cut.items():
+        alike.setdefault(label, []).append(name)
+    better = dict(cut)
+    for group in alike.values():
+        if len(group) > 1:
+            better |= _within(group, width)
+    chosen = max((cut, better), key=lambda labels: len(set(labels.values())))
+    return [chosen[name] for name in names]
+
+
+def _within(names: Sequence[str], width: int) -> dict[str, str]:
+    """Labels of names that `shorten` makes equal."""
+    inner = _without_common_folders([clean(name) for name in names])
+    heads = [name if len(name) <= width else f"{name[: width - 1]}…" for name in inner]
+    choices = ([shorten(name, width) for name in inner], heads)
+    return dict(zip(names, max(choices, key=lambda labels: len(set(labels))), strict=True))
+
+
+def _without_common_folders(names: Sequence[str]) -> list[str]:
+    parts = [name.split("/") for name in set(names)]
+    most = min(len(one) for one in parts) - 1
+    head = next((at for at in range(most) if len({one[at] for one in parts}) > 1), most)
+    most -= head
+    tail = next((at for at in range(most) if len({one[-1 - at] for one in parts}) > 1), most)
+    return ["/".join(name.split("/")[head : len(name.split("/")) - tail]) for name in names]
+
+
 def listed(items: Iterable[str], most: int = _LISTED) -> str:
     """A list in one line; what does not fit is counted, never dropped in silence.
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from peakfold.analysis.roofline import BOUNDS
 from peakfold.analysis.timing import Timing
-from peakfold.reports.text import clean, counted, heading, plain_table, shorten
+from peakfold.reports.text import clean, counted, heading, plain_table, shorten, tell_apart
 from peakfold.reports.timing_records import ErrorRecord, TimingRecord, timing_record
 
 _SLOWEST = 10
@@ -135,12 +135,13 @@ def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]
     known.sort(key=lambda row: -(row[1] or 0.0))
     shown = known if top is None else known[:top]
     total = found.time_s or 1.0
+    labels = tell_apart([task.work.name for task, *_ in shown], max(width - 58, 16))
     cells = [
         [
-            shorten(task.work.name, max(width - 58, 16)), shorten(task.work.kind, 16),
+            label, shorten(task.work.kind, 16),
             seconds(time), f"{(time or 0.0) / total:.0%}", bound or "-", op.rated or "-",
         ]
-        for task, time, bound, op in shown
+        for label, (task, time, bound, op) in zip(labels, shown, strict=True)
     ]  # fmt: skip
     many = f": {len(shown)} of {len(known):,}" if len(shown) < len(known) else ""
     columns = [("op", "left"), ("kind", "left"), ("time", "right"), ("", "right"),
