@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bench_models import measure
 from tests.conftest import ROOT
 from tests.frontends.models import model, save
 
@@ -62,6 +63,28 @@ def test_the_table_on_the_first_screen_is_what_the_program_prints() -> None:
     assert len(table) >= 3
     for line in table:
         assert line in done.stdout
+
+
+PROVEN = {
+    "DenseNet-121": "light_densenet121", "PP-OCRv4 detection, 320x320": "ppocrv4_det",
+    "ResNet-50": "light_resnet50", "VGG-19": "light_vgg19",
+    "BlazeFace 256": "blazeface_back_256", "ShuffleNet": "light_shufflenet",
+    "Inception v1": "light_inception_v1", "SqueezeNet": "light_squeezenet",
+}  # fmt: skip
+
+
+@pytest.mark.shared
+def test_every_model_of_the_first_page_is_proven_minimal(shared: Path) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| ([A-Z][^|]+?) \| (\d[^\n]*) \|$", readme, re.MULTILINE))
+    assert rows.keys() == PROVEN.keys()
+    for name, stem in PROVEN.items():
+        found = measure(shared / "models" / "onnx" / f"{stem}.onnx")
+        figures = found.ops, found.naive, found.arena, found.arena_best_order
+        assert rows[name] == " | ".join(f"{figure:,}" for figure in figures)
+        assert found.order_proven, name
+        assert found.arena_best_order == found.any_order, name
+        assert found.verified, name
 
 
 def test_links_lead_somewhere() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from peakfold.reports.text import clean, listed, plain_table, render, shorten, tell_apart
+from peakfold.reports.text import clean, listed, plain_table, render, shorten, tell_apart, waiting
 
 
 @given(st.text())
@@ -67,3 +67,12 @@ def test_layers_of_one_folder_are_told_apart() -> None:
     names = [f"Net/Net/Conv2d_{at}_pointwise/Relu6" for at in range(14)]
     assert len({shorten(name, 14) for name in names}) == 1
     assert len(set(tell_apart(names, 14))) == 14
+
+
+@given(st.text("ab/_", min_size=1), st.text("cd/_", min_size=1))
+def test_a_list_of_waits_cuts_names_and_never_the_verb(after: str, before: str) -> None:
+    text = listed([waiting(after, before)])
+    one, verb, two = text.partition(" waits for ")
+    assert verb
+    assert one == shorten(after, len(one))
+    assert two == shorten(before, len(two))

@@ -35,13 +35,14 @@ def command(
     from peakfold.planning.tradeoff import trade_offs
     from peakfold.reports import terminal
     from peakfold.reports.documents import lanes_document
+    from peakfold.reports.inspecting import called
     from peakfold.reports.payload import to_json
 
     with working("planning", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
         study = study_graph(loaded.graph, PlanOptions(target=target, align=align))
         rows = trade_offs(study, [*range(1, most + 1), 0], added_edges)
-    document = lanes_document(loaded.graph.name, rows)
+    document = lanes_document(called(loaded), rows)
     emit(
         to_json(document) if as_json
         else terminal.lanes_text(document, width=width(), color=color())

@@ -9,7 +9,7 @@ from rich.text import Text
 from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import counted, heading, listed, plain_table, shorten
+from peakfold.reports.text import counted, heading, listed, plain_table, shorten, waiting
 from peakfold.units import format_bytes
 
 _MEANING = {
@@ -151,10 +151,7 @@ def lanes_part(result: PlanResult) -> list[RenderableType]:
     if plan.lanes == 1:
         return []
     safe = "any run the graph allows" if plan.lanes == "free" else f"{plan.lanes} ops at once"
-    waits = [
-        f"{shorten(ops[after].name, 30)} waits for {shorten(ops[before].name, 30)}"
-        for before, after in plan.added
-    ]
+    waits = [waiting(ops[after].name, ops[before].name) for before, after in plan.added]
     more = f"; added: {listed(waits)}" if waits else ""
     return [Text(f"Safe for {safe}{more}.")]
 

@@ -10,7 +10,7 @@ from peakfold.reports import plan_parts as parts
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument, VerifyDocument
-from peakfold.reports.text import clean, heading, listed, plain_table, render, shorten
+from peakfold.reports.text import clean, heading, listed, plain_table, render, waiting
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.target import Eager
@@ -101,7 +101,7 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
     body: list[RenderableType] = [Text(document.model, "bold"), "", plain_table(columns, rows), ""]
     for row in document.rows:
         if row.edges:
-            waits = [f"{shorten(e.after, 30)} waits for {shorten(e.before, 30)}" for e in row.edges]
+            waits = [waiting(edge.after, edge.before) for edge in row.edges]
             body.append(Text(f"lanes {row.lanes}, beyond the graph: {listed(waits)}"))
     body.append(
         Text("at best: run time against one lane, every op costing the bytes of its results.")

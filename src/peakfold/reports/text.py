@@ -16,6 +16,8 @@ from rich.text import Text
 
 DEFAULT_WIDTH = 80
 _LISTED = 8
+_ITEM = 60
+"""Characters of one item of a list."""
 
 
 def clean(text: str) -> str:
@@ -96,8 +98,20 @@ def listed(items: Iterable[str], most: int = _LISTED) -> str:
         'a, b and 1 more'
     """
     every = list(items)
-    shown = ", ".join(shorten(item, 60) for item in every[:most])
+    shown = ", ".join(shorten(item, _ITEM) for item in every[:most])
     return shown if len(every) <= most else f"{shown} and {len(every) - most} more"
+
+
+def waiting(after: str, before: str) -> str:
+    """That one op waits for another, both still named where `listed` has shown it.
+
+    Example:
+        >>> waiting("block_1/conv_2/BiasAdd_with_a_tail", "block_1/conv_2/Relu")
+        'block_1/…Add_with_a_tail waits for block_1/conv_2/Relu'
+    """
+    verb = " waits for "
+    most = (_ITEM - len(verb)) // 2
+    return f"{shorten(after, most)}{verb}{shorten(before, most)}"
 
 
 def counted(count: int, noun: str) -> str:
