@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.bench_models import measure
+
 from tests.conftest import ROOT
 from tests.frontends.models import model, save
 
