@@ -144,6 +144,7 @@ def test_the_plot_is_written_as_its_name_says(call: Call, fc: Path, tmp_path: Pa
         (("--device", "t4", "--batches", "many"), "are not numbers from 1 on"),
         (("--device", "esp32-s3", "--batches", "1"), "have no time on this device"),
         (("--roofline", "r.svg"), "a roofline is that of a device"),
+        (("--device", "t4", "--roofline", "r.gif"), "ends in neither .svg nor .png"),
         (("--device", "esp32-s3", "--measured", "1"), "no peak"),
         (("--device", "esp32-s3", "--roofline", "r.svg"), "bandwidth is not known"),
     ],

@@ -110,6 +110,8 @@ def command(  # one parameter a flag
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
     files = {"csv": csv, "markdown": markdown, "roofline": roofline}
+    if roofline is not None and not roofline.endswith((".svg", ".png")) and roofline != "-":
+        raise UsageError(f"--roofline {roofline!r} ends in neither .svg nor .png")
     outputs = Outputs(files, force=force, inputs=(model,), json=as_json)
     if flags["formulas"]:
         return _formulas(model, dims, shapes, flags, as_json=as_json, quiet=quiet)
