@@ -76,7 +76,7 @@ class Tensor:
         """
         if self.stated_bytes is not None:
             return self.stated_bytes
-        count = self.elements
+        count = None if self.shape is None else element_count(self.shape)
         return None if count is None else self.dtype.nbytes(count)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from peakfold.ir.graph import AttrValue, Op, OverlapFact, Tensor, ViewFact
-from peakfold.ir.types import DType, Shape
+from peakfold.ir.types import DType, Shape, element_count
 
 Engine = Literal["matrix", "vector", "copy", "none"]
 OutputType = tuple[DType, Shape]
@@ -61,10 +61,9 @@ class Context:
 
 def concrete(tensor: Tensor | None) -> tuple[int, ...] | None:
     """A tensor's shape when every dimension is a number."""
-    if tensor is None or tensor.shape is None:
+    if tensor is None or tensor.shape is None or element_count(tensor.shape) is None:
         return None
-    dims = tuple(dim for dim in tensor.shape if isinstance(dim, int))
-    return dims if len(dims) == len(tensor.shape) else None
+    return cast(tuple[int, ...], tensor.shape)  # a symbol has no count
 
 
 ShapeRule = Callable[[Context], tuple[OutputType | None, ...] | None]
