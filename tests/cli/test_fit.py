@@ -36,6 +36,29 @@ def test_fits_and_does_not(call, model):
     )
 
 
+def test_time_and_batch_are_told_or_why_not(call, tmp_path):
+    path = tmp_path / "net.pf"
+    path.write_text(TEXT.replace("output y", """parameter v: float32[8,16,3,3]
+c: float32[1,8,16,16] = conv(y, v, pads=[1,1,1,1], strides=[2,2])
+p: float32[1,8,1,1] = global_average_pool(c)
+f: float32[8] = reshape(p, shape=[8])
+output f"""))  # fmt: skip
+    flags = ("fit", str(path), "--budget", "60KiB", "--time-limit", "0.1")
+    bare, timed = (json.loads(call(*flags, *more, "--json").stdout)
+                   for more in ((), ("--device", "t4")))  # fmt: skip
+    for answer in (bare, timed):
+        assert answer["largest_batch"] is None
+        assert answer["batch_note"]
+        assert any("bands" in lever["what"] for lever in answer["options"])
+    for lever in bare["options"]:
+        assert (lever["extra_time_s"] is None) == bool(lever["why_unknown"])
+    for lever in timed["options"]:
+        assert (lever["extra_time_s"] is None) == lever["changes_model"]
+    text = call(*flags).stdout
+    assert "largest batch that fits: not known" in text
+    assert "times need a device" in text
+
+
 def test_a_device_holds_weights_and_inputs_too(call, model):
     answer = json.loads(call("fit", model, "--device", "t4", "--json").stdout)
     weights, image = 4 * 16 * 3 * 9, 4 * 3 * 32 * 32

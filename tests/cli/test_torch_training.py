@@ -146,6 +146,46 @@ def test_measure(call, nets):
                                           "--train").stdout  # fmt: skip
 
 
+@pytest.mark.req("R3")
+def test_fit_without_a_named_batch_answers_all_the_same(call, nets):
+    flags = ("fit", f"{nets}:plain", "--train", "--optimizer", "sgd", "--budget")
+    for budget, code in (("1MiB", 0), ("100", 3)):
+        done = call(*flags, budget, "--json")
+        answer = json.loads(done.stdout)
+        assert done.exit_code == code
+        assert answer["fits"] is (code == 0)
+        assert answer["largest_batch"] is None
+        assert "dynamic=" in answer["batch_note"]
+        assert not any("parts" in lever["what"] for lever in answer["options"])
+    assert "largest batch as it is: not known" in call(*flags, "1MiB").stdout
+
+
+@pytest.mark.req("R3")
+def test_levers_are_offered_where_they_change_something_and_say_what_they_cost(call, nets):
+    def options(model, *flags):
+        done = call("fit", f"{nets}:{model}", "--train", "--budget", "2MiB", "--json", *flags)
+        return json.loads(done.stdout)["options"]
+
+    bare = options("mlp")
+    assert not any("attention" in lever["what"] for lever in bare)
+    assert any("attention" in lever["what"] for lever in options("attention"))
+    assert not any("one parameter" in lever["what"] for lever in bare)  # a CPU's default
+    parts = [lever for lever in bare if "parts" in lever["what"]]
+    assert len(parts) == 5  # the example's batch of 32 is halved five times
+    assert {lever["extra_time_s"] for lever in bare[1:]} == {None}
+    assert all(lever["why_unknown"] for lever in bare[1:])
+    card = options("mlp", "--device", "t4", "--optimizer", "adamw", "--kernels", "cuda")
+    assert card[0]["extra_time_s"] == card[0]["extra_flops"] == 0
+    walk = next(lever for lever in card if "one parameter" in lever["what"])
+    assert "_foreach" in walk["why_unknown"]
+    halves = [lever for lever in card if "parts" in lever["what"]]
+    times = [lever["extra_time_s"] for lever in halves]
+    assert 0 < times[0] < times[1] < times[2]
+    text = call("fit", f"{nets}:mlp", "--train", "--budget", "2MiB", "--device", "t4").stdout
+    assert "extra work" in text
+    assert " us" in text or " ns" in text
+
+
 @pytest.mark.req("R3", "R14")
 def test_measure_on_a_card(call, nets, monkeypatch):
     import torch
@@ -192,7 +232,6 @@ def test_bad_requests(call, nets):
     assert done.exit_code == 3
     assert "the step needs" in done.stderr
     assert call("plan", f"{nets}:mlp", "--train", "--svg", "map.svg").exit_code == 2
-    assert call("fit", f"{nets}:plain", "--train", "--budget", "1MiB").exit_code == 2
     assert call("measure", f"{nets}:mlp", "--runtime", "torch").exit_code == 2
     assert call("measure", "model.tflite", "--train").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--train", "--dim", "beat=3").exit_code == 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from peakfold.device import Device, Figure
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions, make_plan
@@ -63,6 +64,24 @@ def test_bands_close_the_gap_and_their_work_is_counted() -> None:
     assert bands[-1].extra_flops != 0
     assert answer.bound_bytes == WHOLE  # the unchanged network cannot
     assert answer.largest_batch == 1  # what fits is a batch of one
+
+
+@pytest.mark.req("R17")
+def test_bands_cost_time_where_a_device_says_how_fast() -> None:
+    peak, speed = Figure(1e6, "op/s", "test"), Figure(1e18, "byte/s", "test")
+    slow = Device(name="slow", title="slow", kind="mcu", bandwidth=speed,
+                  peaks={"vector": {"float32": peak}})  # fmt: skip
+    answer = fit(NETWORK, WHOLE - 1, OPTIONS, device=slow)
+    bands = [lever for lever in answer.levers if "bands" in lever.what]
+    for lever in bands:  # with such a memory all time is arithmetic
+        assert lever.extra_flops
+        assert lever.extra_time_s == pytest.approx(lever.extra_flops / 1e6)
+    free = [v for v in answer.levers if v not in bands and not v.changes_model]
+    assert {lever.extra_time_s for lever in free} == {0.0}
+    bare = fit(NETWORK, WHOLE - 1, OPTIONS)
+    for lever in bare.levers:
+        assert (lever.extra_time_s is None) == bool(lever.why)
+    assert any("device" in lever.why for lever in bare.levers)
 
 
 def test_a_training_step_has_no_activations_of_int8() -> None:
@@ -133,4 +152,6 @@ def test_unknown_inputs_and_batches_are_named() -> None:
                       "c: int8[5,4] = concat(a, b, axis=0)\noutput c")  # fmt: skip
     with pytest.raises(UsageError, match="common"):
         with_batch(two, 4)
-    assert fit(two, 1000, OPTIONS).largest_batch is None
+    answer = fit(two, 1000, OPTIONS)
+    assert answer.largest_batch is None
+    assert "common" in answer.batch_note

@@ -59,7 +59,7 @@ def command(
         graph = replay(loaded.graph, recipe_of(options))
         beside = bytes_beside(Index.of(graph), options, None if budget is not None else chip)
         runtime, notes = runtime_of(model, loaded, options)
-        result = fit(loaded.graph, max(have - beside, 0), options, runtime)
+        result = fit(loaded.graph, max(have - beside, 0), options, runtime, chip)
     document = fit_document(called(loaded), result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     return 0 if result.fits else DoesNotFit.exit_code

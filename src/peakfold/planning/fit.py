@@ -12,17 +12,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from peakfold.analysis.extra import extra, spent
+from peakfold.device import Device
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import DTYPES, Graph, Role
 from peakfold.planning.layouts import make_layout
 from peakfold.planning.options import PlanOptions
-from peakfold.planning.patches import PatchChoice, patch_choices, total_macs
+from peakfold.planning.patches import patch_choices
 from peakfold.planning.planner import study_graph
 from peakfold.target import load_target
 from peakfold.transform.rescale import Rescale, with_batch
 
 _TRIED_SPLITS: Final = 3
 _MOST_BATCH: Final = 2**20
+_OTHER: Final = "another network, with another cost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class FitOption:
         peak_bytes: the arena with it.
         need_bytes: the arena and what this plan needs beside it.
         extra_flops: operations it adds to a run; `None` = not known.
+        extra_time_s: seconds that those take at least on the device; `None` = not known.
+        why: why one of them is not known.
         applied: part of the plan that `options` of the result makes.
         changes_model: a what-if; results would be others.
         flag: what to give `peakfold plan` for it; empty for a what-if.
@@ -46,6 +51,8 @@ class FitOption:
     changes_model: bool = False
     flag: str = ""
     need_bytes: int = 0
+    extra_time_s: float | None = 0.0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class FitResult:
         largest_batch: the largest batch that fits with the free levers, and no less than the
             graph's own when that fits; `None` where the network does not scale with its first
             dimension.
+        batch_note: why there is no largest batch; empty when there is one.
         bound_bytes: no order and no layout of the unchanged network needs less.
     """
 
@@ -83,12 +91,14 @@ class FitResult:
     levers: tuple[FitOption, ...]
     options: PlanOptions
     largest_batch: int | None
+    batch_note: str
     bound_bytes: int
 
 
 def fit(
-    graph: Graph, budget: int, options: PlanOptions | None = None, runtime: Runtime | None = None
-) -> FitResult:
+    graph: Graph, budget: int, options: PlanOptions | None = None, runtime: Runtime | None = None,
+    device: Device | None = None,
+) -> FitResult:  # fmt: skip
     """Try the levers on a graph until the budget is met; report all of them.
 
     Args:
@@ -96,6 +106,7 @@ def fit(
         budget: bytes the arena, and what the runtime keeps beside it, may take.
         options: target, policies and time limit.
         runtime: what executes the plan; by default one that keeps nothing beside the arena.
+        device: where it runs, to tell what work costs in time.
 
     Raises:
         UsageError: options that do not go together.
@@ -111,7 +122,7 @@ def fit(
     """
     options = replace(options or PlanOptions(), budget=None, trace=False, split=None)
     runtime = runtime or Runtime()
-    search = _Search(graph, budget, options, runtime)
+    search = _Search(graph, budget, options, runtime, device)
     search.free()
     if not search.met and options.train is None:
         search.split()
@@ -121,14 +132,14 @@ def fit(
         *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
           for v in _what_ifs(graph, room, search.free_options)),
     ]  # fmt: skip
-    batch = _largest_batch(graph, room, search.free_options)
+    batch, why_not = _largest_batch(graph, room, search.free_options)
     if batch is not None and search.met:
         # Bands, or an order that the tries do without, may be what makes the given batch fit.
         batch = max(batch, _own_batch(graph))
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
         levers=tuple(levers), options=search.options, largest_batch=batch,
-        bound_bytes=search.bound,
+        batch_note=why_not, bound_bytes=search.bound,
     )  # fmt: skip
 
 
@@ -138,8 +149,12 @@ def arena_of(graph: Graph, options: PlanOptions) -> int:
 
 
 class _Search:
-    def __init__(self, graph: Graph, budget: int, options: PlanOptions, runtime: Runtime) -> None:
+    def __init__(
+        self, graph: Graph, budget: int, options: PlanOptions, runtime: Runtime,
+        device: Device | None,
+    ) -> None:  # fmt: skip
         self.graph, self.budget, self.base, self.runtime = graph, budget, options, runtime
+        self.device = device
         self.levers: list[FitOption] = []
         self.best, self.options, self.free_options = 1 << 62, options, options
         self.bound = 0
@@ -183,7 +198,7 @@ class _Search:
 
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
-        whole = total_macs(study_graph(self.graph, self.base).graph)
+        whole = spent(study_graph(self.graph, self.base).graph, self.device)
         choices = patch_choices(self.graph, self.base)
         needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
                  for c in choices]  # fmt: skip
@@ -192,12 +207,14 @@ class _Search:
         nearest = [choices[at] for at in sorted(range(len(needs)), key=lambda at: needs[at])]
         for choice in (fitting[::-1] or nearest)[:_TRIED_SPLITS]:
             options = replace(self.free_options, order="file", split=choice.split)
-            extra = _extra(choice, whole)
+            study = study_graph(self.graph, options)
+            added = extra(whole, spent(study.graph, self.device))
             split = choice.split
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    arena_of(self.graph, options), extra,
+                    make_layout(study, "arena", options.strategy).total, added.flops,
+                    extra_time_s=added.time_s, why=added.why,
                     flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
                 options,
@@ -214,10 +231,6 @@ class _Search:
         self.levers.append(replace(lever, applied=takes, need_bytes=need))
 
 
-def _extra(choice: PatchChoice, whole: int | None) -> int | None:
-    return None if choice.macs is None or whole is None else 2 * (choice.macs - whole)
-
-
 def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOption]:
     """Levers that change the model."""
     options = replace(options, order="file", time_limit=min(options.time_limit, 1.0))
@@ -227,7 +240,7 @@ def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOp
     narrow = _narrow(graph)
     if narrow is not graph and options.train is None:  # integers have no gradients
         yield FitOption("what if: activations of int8", arena_of(narrow, options), None,
-                        changes_model=True)  # fmt: skip
+                        changes_model=True, extra_time_s=None, why=_OTHER)  # fmt: skip
 
 
 def _narrow(graph: Graph) -> Graph:
@@ -263,7 +276,8 @@ def _largest_image(graph: Graph, budget: int, options: PlanOptions) -> FitOption
     if peak is None:
         return None
     pixels = "x".join(str(max(size * 8 * found // max(wide) // 8 * 8, 8)) for size in wide)
-    return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True)
+    return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
+                     extra_time_s=None, why=_OTHER)  # fmt: skip
 
 
 def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, int]] | None:
@@ -289,8 +303,11 @@ def _largest(fits: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> int | None:
-    """The largest first dimension of the inputs that fits; each try is planned, none guessed."""
+def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> tuple[int | None, str]:
+    """The largest first dimension of the inputs that fits, or why there is none.
+
+    Each try is planned, none guessed.
+    """
     options = replace(options, order="file", time_limit=min(options.time_limit, 0.2))
 
     def fits(batch: int) -> bool:
@@ -298,15 +315,15 @@ def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> int | Non
 
     try:
         if arena_of(with_batch(graph, 2)(graph), options) <= arena_of(graph, options):
-            return None  # memory does not grow with it: it is no batch
+            return None, "memory does not grow with the first dimension of the inputs"
         if not fits(1):
-            return 0
+            return 0, ""
         high = 2
         while high < _MOST_BATCH and fits(high):
             high *= 2
-        return _largest(fits, high // 2, high - 1)
-    except UsageError:
-        return None
+        return _largest(fits, high // 2, high - 1), ""
+    except UsageError as error:
+        return None, f"the network cannot be given another batch: {error}"
 
 
 def _own_batch(graph: Graph) -> int:

@@ -17,6 +17,7 @@ from peakfold.ir import Graph
 from peakfold.planning.fit import FitResult, Runtime
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.study import recipe_of
+from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
 from peakfold.reports.text import plain_table, render, shorten
 from peakfold.units import format_bytes
@@ -123,12 +124,14 @@ def fit_document(
         device=None if device is None else device.name, fits=result.fits,
         need_bytes=result.need_bytes + beside, have_bytes=have,
         beside_bytes=beside, bound_bytes=result.bound_bytes, largest_batch=result.largest_batch,
+        batch_note=result.batch_note,
         plan_flags=flags, notes=notes,
         options=[
             LeverRecord(
                 what=lever.what, peak_bytes=lever.peak_bytes,
                 need_bytes=lever.need_bytes + beside, extra_flops=lever.extra_flops,
-                extra_time_s=None, applied=lever.applied, changes_model=lever.changes_model,
+                extra_time_s=lever.extra_time_s, why_unknown=lever.why, applied=lever.applied,
+                changes_model=lever.changes_model,
                 flag=lever.flag,
             )
             for lever in result.levers
@@ -142,11 +145,11 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     rows = [
         (
             "*" if lever.applied else "",
-            shorten(lever.what, max(width - 56, 20)),
+            shorten(lever.what, max(width - 57, 20)),
             format_bytes(lever.peak_bytes),
             format_bytes(lever.need_bytes),
             "fits" if lever.need_bytes <= have else f"+{format_bytes(lever.need_bytes - have)}",
-            _work(lever),
+            work_cell(lever),
         )
         for lever in document.options
     ]
@@ -165,17 +168,8 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
         Text("proven: no order and no layout of the unchanged network needs less than "
              f"{format_bytes(document.bound_bytes)}")
     )  # fmt: skip
-    if document.largest_batch is not None:
-        body.append(Text(f"largest batch that fits: {document.largest_batch}"))
+    body.append(Text(batch_line("largest batch that fits", document)))
     body.append(Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()))
-    body += map(Text, document.notes)
+    body += [*map(Text, document.notes), *reasons(document.options)]
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
     return render(body, width=width, color=color)
-
-
-def _work(lever: LeverRecord) -> str:
-    if lever.changes_model:
-        return "other results"
-    if lever.extra_flops is None:
-        return "unknown"
-    return f"{lever.extra_flops / 1e6:.1f} MFLOPs" if lever.extra_flops else "none"

@@ -15,7 +15,7 @@ from peakfold.reports.handover import arena_figures, judged, must_pass, plan_of
 from peakfold.reports.inspecting import load
 from peakfold.reports.payload import ControlRecord, MeasureDocument, schema_name, to_json
 from peakfold.reports.results import PlanReport
-from peakfold.reports.text import plain_table, render
+from peakfold.reports.text import counted, plain_table, render
 
 RUNTIMES = ("tflm", "litert")
 
@@ -65,7 +65,7 @@ class MeasureReport:
             f"{found.runtime}: {'the plan was obeyed to the byte' if found.obeyed else ''}"
             f"{'THE PLAN WAS NOT OBEYED' if found.obeyed is False else ''}"
             f"{'order only: it plans its own arena' if found.obeyed is None else ''}.",
-            f"Outputs of {_runs(found.runs)} on random inputs are "
+            f"Outputs of {counted(found.runs, 'run')} on random inputs are "
             f"{'equal bit for bit' if found.outputs_equal else 'DIFFERENT'}"
             f"{'' if found.outputs_vary else ', but the same for every input'}.",
         ]
@@ -83,10 +83,6 @@ class MeasureReport:
         ]
         body += map(Text, says)
         return render(body, width=width, color=color)
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _bytes(value: object) -> str:

@@ -13,7 +13,9 @@ class LeverRecord:
         peak_bytes: the arena with it.
         need_bytes: the arena and what lies beside it.
         extra_flops: operations it adds to a run; `null` = not known.
-        extra_time_s: `null` until a device's time is estimated for it.
+        extra_time_s: seconds those take at least, by the roofline of the device; `null` = not
+            known.
+        why_unknown: why one of the two is `null`; empty otherwise.
         applied: part of the plan that `fit` recommends.
         changes_model: a what-if; the results would be others.
         flag: what to give ``peakfold plan`` for it.
@@ -24,6 +26,7 @@ class LeverRecord:
     need_bytes: int
     extra_flops: int | None
     extra_time_s: float | None
+    why_unknown: str
     applied: bool
     changes_model: bool
     flag: str
@@ -39,6 +42,7 @@ class FitDocument:
             interpreter keeps).
         bound_bytes: no order and no layout of the unchanged network needs less arena.
         largest_batch: `null` where the network does not scale with its first dimension.
+        batch_note: why it is `null`; empty otherwise.
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
         notes: what else to know.
     """
@@ -52,6 +56,7 @@ class FitDocument:
     beside_bytes: int
     bound_bytes: int
     largest_batch: int | None
+    batch_note: str
     plan_flags: str
     notes: list[str]
     options: list[LeverRecord]

@@ -115,19 +115,33 @@ class MeasureTrainingDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLever:
-    """One change of a training step that keeps its result; a real capture's figure."""
+    """One change of a training step that keeps its result; a real capture's figure.
+
+    Attributes:
+        extra_flops: operations it adds to a step, negative when it saves some; `null` = not
+            known.
+        extra_time_s: seconds those take at least, by the roofline of the device, op after op;
+            `null` = not known.
+        why_unknown: why one of the two is `null`; empty otherwise.
+    """
 
     what: str
     peak_bytes: int
     fits: bool
     extra_flops: int | None
     extra_time_s: float | None
+    why_unknown: str
     applied: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFitDocument:
-    """Output of ``fit --train --json`` for a torch module."""
+    """Output of ``fit --train --json`` for a torch module.
+
+    Attributes:
+        largest_batch: of the step as it is; `null` where no dimension is called the batch.
+        batch_note: why it is `null`; empty otherwise.
+    """
 
     schema: str
     model: str
@@ -136,7 +150,8 @@ class TrainingFitDocument:
     fits: bool
     need_bytes: int
     have_bytes: int
-    largest_batch: int
+    largest_batch: int | None
+    batch_note: str
     options: list[TrainingLever]
 
 

@@ -13,11 +13,16 @@ from typing import Any, Final
 from peakfold.analysis.cuda_allocator import Footprint
 from peakfold.analysis.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
-from peakfold.frontends.torch_module import Example
-from peakfold.frontends.torch_step import StepOptions, fake_steps
+from peakfold.frontends.torch_module import Example, input_names
+from peakfold.frontends.torch_options import StepOptions
+from peakfold.frontends.torch_phases import tensors_of
+from peakfold.frontends.torch_step import fake_steps
 from peakfold.ir.run import Run, Steps
 
 _MOST: Final = 1 << 20
+ALIKE: Final = 3
+"""Accumulated passes that are run: from the second on each finds the gradients and adds to them,
+so that more of them take no more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,9 @@ def steps_of(
 ) -> Steps:  # fmt: skip
     """Two steps of an example at these numbers for its named dimensions."""
     args, kwargs = example.resized(dims)
-    return fake_steps(example.module, args, kwargs, options, workspace)
+    passes = min(options.accumulate, ALIKE)
+    steps = fake_steps(example.module, args, kwargs, replace(options, accumulate=passes), workspace)
+    return steps if passes == options.accumulate else replace(steps, notes=options.notes())
 
 
 _COUNTER: Final = 8
@@ -116,9 +123,22 @@ def batch_name(example: Example) -> str:
     if "batch" in names or len(names) == 1:
         return "batch" if "batch" in names else next(iter(names))
     raise UsageError(
-        "which dimension is the batch?",
+        "no dimension is called batch" if names else "no dimension of the example has a name",
         hint='return an Example with dynamic={"x": {0: "batch"}} for each input',
     )
+
+
+def batch_number(example: Example, name: str, dims: Mapping[str, int]) -> int | None:
+    """How large the batch is: the number given, or else that of the example's inputs."""
+    if name in dims:
+        return dims[name]
+    args, kwargs = tuple(example.args), dict(example.kwargs)
+    named = zip(input_names(example.module, args, kwargs), tensors_of((args, kwargs)), strict=False)
+    for called, tensor in named:
+        for axis, label in example.dynamic.get(called, {}).items():
+            if label == name:
+                return int(tensor.shape[axis])
+    return None
 
 
 def largest_batch(
@@ -173,7 +193,7 @@ def devices_needed(
         The number; `None` when even one sample does not fit, or the batch has no number.
     """
     name = batch_name(example)
-    batch = dims.get(name)
+    batch = batch_number(example, name, dims)
     most = largest_batch(example, options, have, {k: v for k, v in dims.items() if k != name})
     if batch is None or most == 0:
         return None
