@@ -127,3 +127,15 @@ def test_compute_demand_over_time(call: Call, tmp_path: Path) -> None:
         result = call("compare", "--growth", table, "--chart", chart, "--force")
         assert result.exit_code == 1
         assert words in error_line(result.stderr)
+
+
+def test_a_model_whose_figures_are_not_known_says_why(call: Call, tmp_path: Path) -> None:
+    free, strange = tmp_path / "free.pf", tmp_path / "strange.pf"
+    free.write_text("peakfold-graph 1\ninput x: int8[N,4]\ny: int8[N,4] = relu(x)\noutput y\n")
+    strange.write_text("peakfold-graph 1\ninput x: int8[4]\ny: int8[4] = warp(x)\noutput y\n")
+    text = call("compare", free, strange, "--no-peak").stdout
+    assert "free: N not bound, pass --dim N=N" in text
+    assert "strange: no cost of warp (1)" in text
+    assert ">= ?" not in text
+    bound = call("compare", free, free, "--dim", "N=2", "--no-peak", "--json")
+    assert json.loads(bound.stdout)["notes"] == []

@@ -12,6 +12,7 @@ from peakfold.ir.graph import (
     Stated,
     Tensor,
     ViewFact,
+    unbound,
     walk_regions,
 )
 from peakfold.ir.text import parse_graph, print_graph
@@ -37,5 +38,6 @@ __all__ = [
     "element_count",
     "parse_graph",
     "print_graph",
+    "unbound",
     "walk_regions",
 ]

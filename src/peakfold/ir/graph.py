@@ -256,6 +256,18 @@ class Graph:
         return hashlib.sha256(print_graph(self).encode()).hexdigest()
 
 
+def unbound(graph: Graph) -> tuple[str, ...]:
+    """Symbols in the shapes of a graph's inputs, in the order of the signature.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> unbound(parse_graph("peakfold-graph 1\\ninput x: int8[N,3,S]\\noutput x"))
+        ('N', 'S')
+    """
+    shapes = (graph[name].shape or () for name in graph.inputs)
+    return tuple(dict.fromkeys(dim for shape in shapes for dim in shape if isinstance(dim, str)))
+
+
 def walk_regions(graph: Graph) -> Iterable[Graph]:
     """The graph and every region inside it, outermost first."""
     yield graph

@@ -76,12 +76,14 @@ class CompareDocument:
 
     Attributes:
         time_note: what the times rest on, with their error where that is known.
+        notes: why figures of a model are not known.
     """
 
     schema: str
     models: list[ModelRow]
     device: str | None
     time_note: str | None
+    notes: list[str]
     ops: list[OpChange] | None
 
 
@@ -163,9 +165,10 @@ _COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak")
 
 def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
     low = set(row.lower_bounds)
-    at_least = {name: ">= " if hit else "" for name, hit in (
-        ("macs", "macs" in low), ("flops", bool(low & {"macs", "other_ops"})),
-        ("moved", bool(low & {"read", "written"})))}  # fmt: skip
+    at_least = {name: ">= " if hit and figure is not None else "" for name, figure, hit in (
+        ("macs", row.macs, "macs" in low),
+        ("flops", row.flops, bool(low & {"macs", "other_ops"})),
+        ("moved", row.bytes_moved, bool(low & {"read", "written"})))}  # fmt: skip
     cells = {
         "params": format_count(row.params),
         "MACs": at_least["macs"] + format_count(row.macs),
@@ -202,6 +205,7 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
     if document.device:
         note = f"time: on {clean(document.device)}, {clean(document.time_note or '')}"
         body.append(Text(note, "dim"))
+    body += [Text(clean(note)) for note in document.notes]
     if document.ops is not None:
         body += ["", *_changes_part(document.ops, width)]
     return render(body, width=width, color=color)

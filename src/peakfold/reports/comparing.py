@@ -9,7 +9,7 @@ from peakfold.analysis import Cost, cost_of
 from peakfold.device import load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded, load
-from peakfold.ir import Graph
+from peakfold.ir import Graph, unbound
 from peakfold.reports.bubbles import accuracies
 from peakfold.reports.compare import CompareDocument, ModelRow, accuracy_of, model_row, op_changes
 from peakfold.reports.payload import schema_name
@@ -43,6 +43,7 @@ def compare(
     clock = _Clock(device, precision)
     rows: list[ModelRow] = []
     costs, names = list[Cost](), _names(models)
+    notes: list[str] = []
     for loaded in _loaded(models, dims, shapes):
         graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
         found = cost_of(graph, original=loaded.graph)
@@ -52,10 +53,26 @@ def compare(
         time_s = clock.seconds(graph, found)
         rows.append(model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s))
         costs.append(found)
+        notes += _unknown(name, loaded.graph, found)
     return CompareDocument(
         schema=schema_name("compare"), models=rows, device=clock.name, time_note=clock.note,
-        ops=op_changes(costs[0], costs[1]) if ops else None,
+        notes=notes, ops=op_changes(costs[0], costs[1]) if ops else None,
     )  # fmt: skip
+
+
+def _unknown(name: str, graph: Graph, cost: Cost) -> list[str]:
+    """Why figures of a model are not known: dimensions nobody bound, or else its ops."""
+    free = unbound(graph)
+    if free:
+        flags = " ".join(f"--dim {dim}=N" for dim in free)
+        return [f"{name}: {', '.join(free)} not bound, pass {flags}"]
+    kinds = ", ".join(f"{kind} ({count})" for kind, count in cost.unsupported().items())
+    loops = ", ".join(cost.open_loops)
+    return [
+        f"{name}: {text}"
+        for text in (kinds and f"no cost of {kinds}", loops and f"no trip count of {loops}")
+        if text
+    ]
 
 
 class _Clock:

@@ -16,7 +16,7 @@ from peakfold.analysis import CostOptions, Total, cost_of
 from peakfold.analysis.polynomial import Polynomial, grid, interpolate
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import Bindings, load
-from peakfold.ir import Graph
+from peakfold.ir import unbound
 from peakfold.reports.text import clean, plain_table, render
 from peakfold.transform import Fold
 
@@ -105,7 +105,7 @@ def formulas(
         ModelError: the model cannot be read at any of the numbers that are tried.
     """
     graph = load(path, bindings).graph
-    dims = _unbound(graph)
+    dims = unbound(graph)
     if not dims:
         raise UsageError("every dimension is a number: there is nothing to give formulas in")
     if len(dims) > MOST:
@@ -166,11 +166,6 @@ def _best(dims: tuple[str, ...], count: Callable[[Sequence[int]], Total]) -> _St
     if best is None:
         raise refused or ModelError("no formula could be made")
     return best
-
-
-def _unbound(graph: Graph) -> tuple[str, ...]:
-    shapes = (graph[name].shape or () for name in graph.inputs)
-    return tuple(dict.fromkeys(dim for shape in shapes for dim in shape if isinstance(dim, str)))
 
 
 def _record(
