@@ -16,7 +16,7 @@ def load_profile(problem: Problem) -> tuple[Int64, Int64]:
     """Live bytes over time: ``(times, load)``, load[i] holds on ``[times[i], times[i + 1])``.
 
     Both are (k,) with ``load[-1] == 0``. Bytes that several pieces of one buffer cover at the
-    same time count once. O(m log m).
+    same time count once. O(m log m), and p^2 log p for each buffer of p pieces.
 
     Example:
         >>> [a.tolist() for a in load_profile(Problem.of([0, 1], [2, 3], [16, 8]))]

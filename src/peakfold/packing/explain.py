@@ -63,11 +63,11 @@ def explain(
     expired: Callable[[], bool] = lambda: False,
     before_search: Callable[[], None] = lambda: None,
 ) -> Culprits | None:  # fmt: skip
-    """An irreducible set that refutes `capacity`, or None if there is no proof that it fails.
+    """A set of buffers that refutes `capacity`, or None if there is no proof that it fails.
 
     If the load of one section is above the capacity, its largest buffers are enough. Else
     buffers are taken out one by one (deletion filter), each for good if the rest is still
-    refuted by bounds or by exact search.
+    refuted by bounds or by exact search, so the set is irreducible where all could be decided.
 
     Args:
         problem: the buffers.

@@ -88,6 +88,7 @@ def recreate(
         best: height, offsets, order and best gap of the packing to start from.
         bound: no packing is lower; what ends above the middle between it and the height moves.
         rounds: of two passes each, which differ in how far buffers move; the lower one goes on.
+            Half of `DRY` rounds in a row without gain end it sooner.
         offer: called with offsets and a name.
         done: polled after each round.
     """

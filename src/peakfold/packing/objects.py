@@ -37,7 +37,8 @@ def assign_objects(problem: Problem, strategy: str = "best") -> Assignment:
 
     Args:
         problem: buffers; a buffer of several pieces counts from its first to its last step.
-        strategy: one of `OBJECT_STRATEGIES`; ``best`` keeps the smallest total.
+        strategy: one of `OBJECT_STRATEGIES`; ``best`` keeps the smallest total of those that are
+            quick enough for so many buffers.
 
     Raises:
         UsageError: unknown strategy.

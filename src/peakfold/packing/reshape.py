@@ -58,8 +58,8 @@ def reduce(
 ) -> Table:
     """A smaller table for which `fails` still holds (delta debugging, Zeller 1999).
 
-    Chunks of buffers are left out, halving the chunk when none can go; the result is minimal
-    in the sense that no single buffer can be left out.
+    Chunks of buffers are left out, the chunk halved after each pass, and single buffers until a
+    pass finds none that can go: the result is minimal in that sense.
 
     Args:
         table: an instance for which `fails` holds.

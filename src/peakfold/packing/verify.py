@@ -168,7 +168,7 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
 
 
 def _related(problem: Problem, where: list[int]) -> Iterator[Violation]:
-    """Every pair of an explicit conflict relation, piece by piece; O(pairs)."""
+    """Every pair of an explicit conflict relation, piece by piece; O(pairs of pieces)."""
     spans: list[list[Interval]] = [[] for _ in where]
     for p, b in enumerate(problem.owner.tolist()):
         if problem.start[p] < problem.stop[p]:

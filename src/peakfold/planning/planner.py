@@ -94,6 +94,7 @@ def study_graph(graph: Graph, options: PlanOptions) -> Study:
 
     Raises:
         ModelError: the graph is not well formed, or a size is not known.
+        UsageError: an unknown target, or options that do not go together.
     """
     check_graph(graph)
     study = prepare(graph, options, _plan_body)

@@ -125,6 +125,10 @@ def growth_chart(path: str, era: float | None = None) -> Chart:
         path: a table with the columns ``name,year,flops`` and optionally ``params``; a year may
             have a fraction. FLOPs are those of the whole training, a count and no speed.
         era: year of the line.
+
+    Raises:
+        UsageError: the file cannot be read.
+        ModelError: a column or a number is missing, or FLOPs are not above 0.
     """
     rows = read_table(path, "name", "year", "flops")
     bubbles = []

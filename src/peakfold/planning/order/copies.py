@@ -39,8 +39,8 @@ def choose_copies(study: Study, aliasing: Aliasing, family: Family = "arena") ->
 
     At the first step of the peak, the views in each storage that is alive there are copied on
     trial, one by one and all together; the trial with the lowest peak is kept, and of equal
-    peaks the one with the fewest steps at it. That goes on until no trial is better, so the
-    result is never worse than `aliasing`.
+    peaks the one with the fewest steps at it. That goes on until no trial is better, for
+    `_ROUNDS` rounds at most, so the result is never worse than `aliasing`.
 
     Args:
         study: the prepared graph and its order.

@@ -77,7 +77,8 @@ class Memory:
             external: memory to use for the external buffers.
 
         Raises:
-            InvalidPlan: a tensor without a place, of another size, or outside its memory.
+            InvalidPlan: a tensor without a place, with two, of another size, or outside its memory;
+                an order that is no permutation of the ops.
         """
         if sorted(plan.order) != list(range(len(graph.ops))):
             raise InvalidPlan(f"the order is no permutation of the {len(graph.ops)} ops")

@@ -50,6 +50,9 @@ class Program:
             name: the tensor.
             memory: its bytes.
             shape: what it is now, for tensors whose shape only the run knows.
+
+        Raises:
+            ModelError: that is not known yet.
         """
         if not self.words:
             return memory

@@ -67,8 +67,9 @@ def run_plan(
 ) -> RunReport:
     """Run a model as its plan says, in one arena, and compare with an ordinary run.
 
-    An ONNX model runs with its weights and real kernels; a ``.pf`` graph, which has neither,
-    with stand-in kernels on its bytes that depend on just what the graph says.
+    An ONNX model runs with its weights and real kernels. Where there are none (other files, and
+    plans with ops that no file holds: bands of rows, a backward pass), stand-in kernels work on
+    bytes, and depend on just what the graph says.
 
     Args:
         model_path: the model file.
@@ -77,7 +78,7 @@ def run_plan(
         seed: of the inputs (and weights, and delays of lanes).
         lanes: run ops in threads; by default as the plan says, which is one after another in
             its order unless it was made for several lanes.
-        randomise_weights: replace trained floating weights by random ones.
+        randomise_weights: replace trained floating weights by random ones, where there are any.
 
     Raises:
         InvalidPlan: the plan is for another model, or cannot be laid out in memory at all.
@@ -111,6 +112,10 @@ def load_program(
     """The planned graph of a model file, ready to be computed; see `run_plan`.
 
     Plans of one model with one recipe can share a program and its ordinary run.
+
+    Raises:
+        InvalidPlan: the plan is for another model, other shapes or another graph.
+        ModelError: an op without a kernel, or a file that is not the graph's.
     """
     if plan.graph.source != graph.digest:
         raise InvalidPlan(

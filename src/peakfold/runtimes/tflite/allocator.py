@@ -89,7 +89,12 @@ def predict(model: Model, scratch: Scratch | None = None) -> Prediction:
 
 
 def lifetimes(model: Model, scratch: Scratch) -> tuple[Request, ...]:
-    """The buffers of a file with the scopes they live in, in the interpreter's order."""
+    """The buffers of a file with the scopes they live in, in the interpreter's order.
+
+    Raises:
+        ModelError: a tensor whose type the interpreter cannot hold, a table of offsets for
+            another number of tensors, or subgraphs that are missing or call themselves.
+    """
     walk = _Scopes(model)
     walk.enter(0)
     table = offline_offsets(model)

@@ -82,6 +82,7 @@ def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
         recipe: steps, as plans record them.
 
     Raises:
+        InvalidPlan: the steps make ops that no operator of the file can do.
         ModelError: the file holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """

@@ -185,6 +185,9 @@ def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
     The table is little-endian int32: version, number of subgraphs, number of tensors, then an
     offset per tensor of all subgraphs, -1 leaving it to the interpreter (TFLM,
     docs/memory_management.md).
+
+    Raises:
+        ModelError: an offset of 2 GiB or more.
     """
     entries = list(model.metadata or ())
     old = [entry for entry in entries if _is_table(entry)]
