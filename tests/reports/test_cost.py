@@ -85,3 +85,10 @@ def test_memory_access_is_a_lower_bound_when_a_written_size_is_not_known(shared)
     """The last op of this model makes a sequence of maps."""
     report = peakfold.inspect(shared / "models" / "onnx" / "logreg_iris.onnx")
     assert ">= 64 B memory access" in report.to_text()
+
+
+def test_dimensions_without_a_number_are_named() -> None:
+    text = "peakfold-graph 1\ninput x: int8[N,4]\ny: int8[N,4] = relu(x)\noutput y"
+    shown = repr(peakfold.cost(parse_graph(text)))
+    assert "not known while these dimensions have no number: N" in shown
+    assert "no number" not in repr(peakfold.cost(parse_graph(text.replace("N", "2"))))

@@ -201,6 +201,7 @@ class Cost:
         options: what was asked for.
         open_loops: loops whose trip count nobody knows, counted for one trip.
         unread_params: elements of parameters that no op reads; in the total all the same.
+        unbound: dimensions of the inputs that are no numbers, which leaves figures unknown.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Cost:
     options: CostOptions
     open_loops: tuple[str, ...] = ()
     unread_params: int = 0
+    unbound: tuple[str, ...] = ()
 
     def total(self) -> Total:
         """Sums over the whole graph."""

@@ -18,7 +18,7 @@ from peakfold.analysis.cost import (
 from peakfold.analysis.parameters import Ledger, Scope, open_ledger, place
 from peakfold.analysis.traffic import Moves, moves_of
 from peakfold.errors import UsageError
-from peakfold.ir import Graph, Op, Role, Tensor, walk_regions
+from peakfold.ir import Graph, Op, Role, Tensor, unbound, walk_regions
 from peakfold.ops import REGISTRY, Context, Engine, OpSpec, context, lookup
 
 
@@ -54,7 +54,7 @@ def cost_of(
     _check(graph, options)
     ledger, scope = open_ledger(graph, original)
     found = _Counter(options, table, ledger).count(graph, scope)
-    return replace(found, unread_params=ledger.unread())
+    return replace(found, unread_params=ledger.unread(), unbound=unbound(graph))
 
 
 def scope_of(op: Op) -> str:

@@ -9,7 +9,7 @@ from peakfold.analysis import Cost, cost_of
 from peakfold.device import load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded, load
-from peakfold.ir import Graph, unbound
+from peakfold.ir import Graph
 from peakfold.reports.bubbles import accuracies
 from peakfold.reports.compare import CompareDocument, ModelRow, accuracy_of, model_row, op_changes
 from peakfold.reports.payload import schema_name
@@ -53,19 +53,18 @@ def compare(
         time_s = clock.seconds(graph, found)
         rows.append(model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s))
         costs.append(found)
-        notes += _unknown(name, loaded.graph, found)
+        notes += _unknown(name, found)
     return CompareDocument(
         schema=schema_name("compare"), models=rows, device=clock.name, time_note=clock.note,
         notes=notes, ops=op_changes(costs[0], costs[1]) if ops else None,
     )  # fmt: skip
 
 
-def _unknown(name: str, graph: Graph, cost: Cost) -> list[str]:
+def _unknown(name: str, cost: Cost) -> list[str]:
     """Why figures of a model are not known: dimensions nobody bound, or else its ops."""
-    free = unbound(graph)
-    if free:
-        flags = " ".join(f"--dim {dim}=N" for dim in free)
-        return [f"{name}: {', '.join(free)} not bound, pass {flags}"]
+    if cost.unbound:
+        flags = " ".join(f"--dim {dim}=N" for dim in cost.unbound)
+        return [f"{name}: {', '.join(cost.unbound)} not bound, pass {flags}"]
     kinds = ", ".join(f"{kind} ({count})" for kind, count in cost.unsupported().items())
     loops = ", ".join(cost.open_loops)
     return [

@@ -104,10 +104,12 @@ def _stored(cost: Cost) -> str:
 
 
 def conventions(cost: Cost) -> list[str]:
-    """What the figures depend on, in sentences: the batch, causal attention, loops."""
+    """What the figures depend on, in sentences: the batch, dimensions, causal attention, loops."""
     lines: list[str] = []
     if cost.batch and cost.batch > 1:
         lines.append(f"per sample = a run / {cost.batch} ({clean(cost.batch_from)})")
+    if cost.unbound:
+        lines.append(f"not known while these dimensions have no number: {listed(cost.unbound)}")
     if cost.options.causal == "half":
         lines.append("causal attention: masked positions are left out (--causal half)")
     if cost.open_loops:
