@@ -19,7 +19,6 @@ from peakfold.planning.order.model import build_model
 from peakfold.planning.overlapping import overlap_choices, with_all_overlaps
 from peakfold.planning.planner import study_graph
 from peakfold.planning.sharing import Aliasing
-from peakfold.planning.study import Study
 from peakfold.planning.verify import verify_plan
 from tests.strategies import graphs
 
@@ -32,10 +31,6 @@ REUSABLE = PlanOptions(align=1, inputs="reusable")
 
 def failed(graph: Graph, plan: Plan) -> list[str]:
     return [check.detail for check in verify_plan(graph, plan) if not check.ok]
-
-
-def study_of(graph: Graph, options: PlanOptions) -> Study:
-    return study_graph(graph, options)
 
 
 @pytest.mark.parametrize(
@@ -216,11 +211,11 @@ def test_overlaps_never_cost_anything(graph: Graph, options: PlanOptions) -> Non
 def test_bounds_hold_for_every_order_and_every_choice_of_overlaps(
     graph: Graph, options: PlanOptions, data: st.DataObject
 ) -> None:
-    study = study_of(graph, replace(options, order="file", overlap=True, lanes=1))
+    study = study_graph(graph, replace(options, order="file", overlap=True, lanes=1))
     ops = [op for op, fact in enumerate(study.facts) if fact.overlap]
     assert ops
     full = with_all_overlaps(study, sharing_of(study))
-    model = build_model(study.index, study.policies, study.facts, full)
+    model = build_model(study, full)
     found = best_order(study, time_limit=5.0, seed=0, aliasing=full)
     chosen = frozenset(data.draw(st.lists(st.sampled_from(ops), unique=True)))
     for order in topological_orders(study.graph)[:30]:
@@ -235,7 +230,7 @@ def test_bounds_hold_for_every_order_and_every_choice_of_overlaps(
 
 @given(graphs(), OPTIONS)
 def test_each_choice_lowers_the_peak_of_the_one_before(graph: Graph, options: PlanOptions) -> None:
-    study = study_of(graph, replace(options, order="file", overlap=True, lanes=1))
+    study = study_graph(graph, replace(options, order="file", overlap=True, lanes=1))
     start = Aliasing(inplace=options.inplace, views=options.views)
     peaks = [study.play(start).peak]
     chosen: frozenset[int] = frozenset()

@@ -103,6 +103,6 @@ def test_the_model_follows_any_choice_of_copies(
     views = [a.output for a in study.play(sharing_of(study)).storages.aliases if a.how == "view"]
     copied = data.draw(st.sets(st.sampled_from(views))) if views else set()
     aliasing = Aliasing(inplace=options.inplace, views=options.views, copied=frozenset(copied))
-    model = build_model(study.index, study.policies, study.facts, aliasing)
+    model = build_model(study, aliasing)
     if model.exact:
         assert peak_of(model, study.order) == study.play(aliasing).peak

@@ -37,7 +37,7 @@ def study_of(graph: Graph, options: PlanOptions | None = None) -> Study:
 
 
 def model_of(study: Study) -> Model:
-    return build_model(study.index, study.policies, study.facts, sharing_of(study))
+    return build_model(study, sharing_of(study))
 
 
 def judge(study: Study, order: tuple[int, ...]) -> int:

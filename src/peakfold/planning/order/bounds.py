@@ -103,16 +103,15 @@ def spot_bound(model: Model, op: int) -> int:
         Bytes that are alive in the step of the op in every order.
 
     Example:
-        >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.planner import study_graph
         >>> from peakfold.planning.sharing import Aliasing
-        >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[9] = opaque(a)\\nc: int8[9] = opaque(b)\\nd: int8[1] = opaque(a, c)"
         ...     "\\noutput d")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> spot_bound(build_model(Index.of(g), Policies(align=1), facts, Aliasing()), 2)
+        >>> spot_bound(build_model(study_graph(g, PlanOptions(align=1)), Aliasing()), 2)
         58
     """
     before, after = _reached(model.preds, op), _reached(model.succs, op)

@@ -24,15 +24,14 @@ def forced_cuts(model: Model) -> tuple[int, ...]:
         model: edges of the graph.
 
     Example:
-        >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.planner import study_graph
         >>> from peakfold.planning.sharing import Aliasing
-        >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[4] = tile(a)\\nc: int8[4] = tile(a)\\nd: int8[4] = add(b, c)\\noutput d")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> forced_cuts(build_model(Index.of(g), Policies(), facts, Aliasing()))
+        >>> forced_cuts(build_model(study_graph(g, PlanOptions()), Aliasing()))
         (0, 1, 3, 4)
     """
     missing = [len(preds) for preds in model.preds]

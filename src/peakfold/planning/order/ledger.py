@@ -61,15 +61,14 @@ def step_costs(model: Model, order: Sequence[int]) -> list[int]:
         order: a topological order of all ops.
 
     Example:
-        >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.planner import study_graph
         >>> from peakfold.planning.sharing import Aliasing
-        >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\ny: int8[8] = tile(x)\\n"
         ...                 "z: int8[8] = relu(y)\\nw: int8[2] = opaque(z)\\noutput w")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> step_costs(build_model(Index.of(g), Policies(align=1), facts, Aliasing()), (0, 1, 2))
+        >>> step_costs(build_model(study_graph(g, PlanOptions(align=1)), Aliasing()), (0, 1, 2))
         [8, 8, 10]
     """
     ledger = Ledger(model)

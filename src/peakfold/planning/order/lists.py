@@ -148,15 +148,14 @@ def start_orders(model: Model) -> list[tuple[str, tuple[int, ...]]]:
         model: the strips.
 
     Example:
-        >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.planner import study_graph
         >>> from peakfold.planning.sharing import Aliasing
-        >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[1] = opaque(x)\\nc: int8[1] = opaque(a)\\noutput b, c")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> for found in start_orders(build_model(Index.of(g), Policies(), facts, Aliasing())):
+        >>> for found in start_orders(build_model(study_graph(g, PlanOptions()), Aliasing())):
         ...     print(*found)
         file (0, 1, 2)
         smallest growth (0, 2, 1)

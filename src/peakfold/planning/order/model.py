@@ -15,15 +15,16 @@ strips of ``w * ([maker in S] - [maker and all readers in S])``, so it is submod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from peakfold.analysis import Facts, Index, Policies
+from peakfold.analysis import Index, Policies
 from peakfold.interval import Interval
 from peakfold.ir import effect_edges
 from peakfold.planning.order.families import Families, find_families
 from peakfold.planning.sharing import Aliasing
+from peakfold.planning.study import Study
 from peakfold.units import round_up
 
 
@@ -77,28 +78,24 @@ class Model:
         return kept + self.finish + (self.first if self.ops == 0 else 0)
 
 
-def build_model(
-    index: Index, policies: Policies, facts: Sequence[Facts], aliasing: Aliasing
-) -> Model:
+def build_model(study: Study, aliasing: Aliasing) -> Model:
     """The strips of a graph under some sharing (`homes` of the aliasing are not followed).
 
     Args:
-        index: the graph.
-        policies: where inputs and outputs live; the alignment.
-        facts: per op, what registry and target allow.
+        study: the prepared graph; its order does not matter.
         aliasing: which kinds of sharing are wanted.
 
     Example:
-        >>> from peakfold.analysis import op_facts
         >>> from peakfold.ir import parse_graph
-        >>> from peakfold.target import load_target
+        >>> from peakfold.planning import PlanOptions
+        >>> from peakfold.planning.planner import study_graph
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\ny: int8[8] = tile(x)\\n"
         ...                 "z: int8[8] = relu(y)\\nw: int8[2] = opaque(z)\\noutput w")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> model = build_model(Index.of(g), Policies(align=1), facts, Aliasing())
+        >>> model = build_model(study_graph(g, PlanOptions(align=1)), Aliasing())
         >>> model.weight, model.readers, model.saving
         ([8, 8, 2], [(1,), (2,), ()], [0, 8, 0])
     """
+    index, policies, facts = study.index, study.policies, study.facts
     families = find_families(index, policies, facts, aliasing)
     strips = _Strips(index, policies, families)
     preds, succs = _edges(index)

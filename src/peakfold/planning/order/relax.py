@@ -30,16 +30,16 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
         facts: per op, what registry and target allow.
 
     Example:
-        >>> from peakfold.analysis import Index, Policies, op_facts
         >>> from peakfold.ir import parse_graph
+        >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.planner import study_graph
         >>> from peakfold.planning.sharing import Aliasing
-        >>> from peakfold.target import load_target
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[1,4]\\na: int8[1,4] = opaque(x)\\n"
         ...     "b: int8[1,4] = opaque(x)\\nc: int8[2,4] = concat(a, b, axis=0)\\noutput c")
-        >>> facts = [op_facts(g, op, load_target("generic")) for op in g.ops]
-        >>> model = build_model(Index.of(g), Policies(align=1), facts, Aliasing())
-        >>> model.fresh, without_copies(model, facts).fresh
+        >>> study = study_graph(g, PlanOptions(align=1))
+        >>> model = build_model(study, Aliasing())
+        >>> model.fresh, without_copies(model, study.facts).fresh
         ([4, 4, 8], [4, 4, 0])
     """
     fresh = list(model.fresh)
@@ -78,7 +78,7 @@ def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:
         seed: of random moves.
     """
     sharing = with_all_overlaps(study, sharing_of(study))
-    model = build_model(study.index, study.policies, study.facts, sharing)
+    model = build_model(study, sharing)
     search = OrderSearch(without_copies(model, study.facts), Effort(time_limit), seed, None)
     search.run()
     return search.bound if model.sound else 0

@@ -102,7 +102,7 @@ def best_order(
     """
     aliasing = sharing_of(study) if aliasing is None else aliasing
     effort = Effort(time_limit)
-    model = build_model(study.index, study.policies, study.facts, aliasing)
+    model = build_model(study, aliasing)
     search = OrderSearch(model, effort, seed, progress)
     search.run()
     order, method = tuple(search.line.order), search.method
