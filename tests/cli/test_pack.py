@@ -189,6 +189,10 @@ def test_a_wait_for_the_compiler_is_told(
     monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: True)
     assert call("pack", file).stderr.count("Compiling kernels, once") == 1
     assert call("pack", file, "-q").stderr == ""
+    assert "Compiling kernels, once" in call("pack", file, "--banks", "DRAM@1").stderr
+    old = csv_of(tmp_path / "old.csv", guillotine(120, 1000, 2), range(0, 120_000, 1000))
+    again = call("pack", file, "--replan", old, "--capacity", "1000").stderr
+    assert "Compiling kernels, once" in again
 
 
 def test_ctrl_c_shows_the_best_packing(tmp_path: Path) -> None:

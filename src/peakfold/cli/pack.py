@@ -153,7 +153,10 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
     from peakfold.packing import table, verdict
     from peakfold.reports.packing import decide, spread, stay
 
-    effort = {"time_limit": search["time_limit"], "seed": search["seed"]}
+    effort = {
+        "time_limit": search["time_limit"], "seed": search["seed"],
+        "on_compile": None if quiet else _say_compiling,
+    }  # fmt: skip
     if search["banks"] is not None:
         return spread(problem, search["banks"], **effort)
     if search["old"] is not None:
@@ -165,7 +168,7 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
     return decide(
         problem, capacity=search["capacity"], minimize=search["minimize"],
         strategy=search["strategy"], want_culprits=search["explain"], planner=planner,
-        progress=_narrate(quiet), on_compile=None if quiet else _say_compiling, **effort,
+        progress=_narrate(quiet), **effort,
     )  # fmt: skip
 
 

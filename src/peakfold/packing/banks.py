@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +85,7 @@ def pack_banks(
     traffic: ArrayLike | None = None,
     time_limit: float = 5.0,
     seed: int = 0,
+    on_compile: Callable[[], None] | None = None,
 ) -> Placement:
     """Spread buffers over banks so that the cost is small, then pack each bank.
 
@@ -98,6 +100,7 @@ def pack_banks(
         traffic: (n,) bytes read and written of each buffer; its size if not given.
         time_limit: seconds for the whole.
         seed: of the randomised parts.
+        on_compile: as for `pack`.
 
     Raises:
         UsageError: no bank, or `traffic` of another length.
@@ -119,10 +122,11 @@ def pack_banks(
     bank = np.full(problem.buffers, -1, dtype=np.int64)
     offsets = np.zeros(problem.buffers, dtype=np.int64)
     heights = [0] * len(banks)
+    effort = {"seed": seed, "on_compile": on_compile}
     share = time_limit / len(banks)
     for number in sorted(range(len(banks)), key=lambda i: (banks[i].cost, i)):
         left = np.flatnonzero(bank < 0)
-        inside, where = _fill(problem, left, worth, banks[number].capacity, share, seed)
+        inside, where = _fill(problem, left, worth, banks[number].capacity, share, effort)
         bank[inside], offsets[inside] = number, where
         part = subproblem(problem, inside)
         heights[number] = part.height(where)
@@ -142,13 +146,13 @@ def _fill(
     worth: NDArray[np.float64],
     capacity: int | None,
     seconds: float,
-    seed: int,
+    effort: dict[str, Any],
 ) -> tuple[Int64, Int64]:
     """Buffers for one bank and their offsets in it."""
     order = left[np.argsort(-worth[left], kind="stable")]
     if capacity is None:
         chosen = np.sort(order)
-        return chosen, pack(subproblem(problem, chosen), time_limit=seconds, seed=seed).offsets
+        return chosen, pack(subproblem(problem, chosen), time_limit=seconds, **effort).offsets
     admitted = _admit(problem, order, capacity)
     tries = max(len(admitted), 1)
     while True:
@@ -156,7 +160,7 @@ def _fill(
         part = subproblem(problem, chosen)
         try:
             found = pack(
-                part, capacity=capacity, minimize=False, time_limit=seconds / tries, seed=seed
+                part, capacity=capacity, minimize=False, time_limit=seconds / tries, **effort
             )
         except CapacityTooSmall:
             found = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +38,7 @@ def replan(
     max_moves: int | None = None,
     time_limit: float = 5.0,
     seed: int = 0,
+    on_compile: Callable[[], None] | None = None,
 ) -> Replan:
     """Pack again, leaving buffers where they were while that is legal and low enough.
 
@@ -53,6 +55,7 @@ def replan(
             moves what is no longer legal, is kept as the best known even if it moves more.
         time_limit: seconds for the whole.
         seed: of the randomised parts.
+        on_compile: as for `pack`.
 
     Raises:
         UsageError: `old` has another length.
@@ -76,7 +79,7 @@ def replan(
         last = not (kept != FREE).any()
         found = pack(
             trial, capacity=capacity if last else None, minimize=False,
-            time_limit=time_limit / ROUNDS, seed=seed,
+            time_limit=time_limit / ROUNDS, seed=seed, on_compile=on_compile,
         )  # fmt: skip
         moves = int(_moved(problem, past, found.offsets).sum())
         if best is not None and max_moves is not None and moves > max_moves:

@@ -46,8 +46,8 @@ def decide(problem: Problem, **search: Any) -> PackAnswer:  # noqa: ANN401 - pas
     return PackAnswer(_document(problem, found), offsets)
 
 
-def spread(problem: Problem, banks: str, *, time_limit: float, seed: int) -> PackAnswer:
-    """Several banks, as `parse_banks` reads them.
+def spread(problem: Problem, banks: str, **effort: Any) -> PackAnswer:  # noqa: ANN401 - passed on
+    """Several banks, as `parse_banks` reads them; more keyword arguments of `pack_banks`.
 
     Raises:
         UsageError: banks that cannot be read.
@@ -55,7 +55,7 @@ def spread(problem: Problem, banks: str, *, time_limit: float, seed: int) -> Pac
     """
     began = monotonic()
     given = parse_banks(banks)
-    found = pack_banks(problem, given, time_limit=time_limit, seed=seed)
+    found = pack_banks(problem, given, **effort)
     counts = np.bincount(found.bank, minlength=len(given)).tolist()
     rows = [
         BankRecord(
@@ -75,9 +75,11 @@ def spread(problem: Problem, banks: str, *, time_limit: float, seed: int) -> Pac
 
 def stay(
     problem: Problem, old: Table, *, capacity: int | None, max_moves: int | None,
-    time_limit: float, seed: int,
+    **effort: Any,  # noqa: ANN401 - passed on
 ) -> PackAnswer:  # fmt: skip
     """Near an old packing, buffers matched by id; `timeout` if that takes too many moves.
+
+    More keyword arguments are those of `replan`.
 
     Raises:
         ModelError: the old file holds no offsets.
@@ -89,9 +91,7 @@ def stay(
     before = dict(zip(old.problem.names, old.problem.fixed.tolist(), strict=True))
     past = np.array([before.get(problem.name(b), FREE) for b in range(problem.buffers)], np.int64)
     try:
-        found = replan(
-            problem, past, capacity=capacity, max_moves=max_moves, time_limit=time_limit, seed=seed
-        )
+        found = replan(problem, past, capacity=capacity, max_moves=max_moves, **effort)
     except CapacityTooSmall as error:
         missing, seconds = error.bound - error.capacity, monotonic() - began
         proof = Verdict(INFEASIBLE, None, error.bound, capacity, missing, None, seconds)
