@@ -37,6 +37,10 @@ _IN_FLOAT32 = _functions(_CAST)
 _INTO_FLOAT32 = _functions(_TYPED)
 
 
+IN_FLOAT32 = _IN_FLOAT32 | _INTO_FLOAT32
+"""Functions that CUDA's autocast runs in float32."""
+
+
 def runs_in_float32(func: Any) -> bool:
     """Whether CUDA's autocast would run this function in float32, here and now.
 
@@ -47,8 +51,7 @@ def runs_in_float32(func: Any) -> bool:
         >>> runs_in_float32(torch.nn.functional.layer_norm)
         False
     """
-    known = func in _IN_FLOAT32 or func in _INTO_FLOAT32
-    return known and torch.is_autocast_enabled("cpu")
+    return func in IN_FLOAT32 and torch.is_autocast_enabled("cpu")
 
 
 def in_float32(func: Any, args: Any, kwargs: Any) -> Any:

@@ -11,18 +11,18 @@ import functools
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.parameter import is_lazy
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError
 from peakfold.frontends.torch_autocast import regions_of_any_device
+from peakfold.frontends.torch_modes import Replacing
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
 _SMALL = 1 << 16
@@ -171,25 +171,29 @@ def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:
     return tree_map(convert, tree)
 
 
-class _OnCpu(TorchFunctionMode):
-    """Sends every request for another device to the CPU: a capture is free of devices."""
+_MOVES = frozenset({torch.Tensor.cuda, torch.Tensor.xpu, torch.Tensor.to})
+_ELSEWHERE = ("cuda", "xpu", "mps", "hpu")
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        kwargs = {k: _cpu(v) if k == "device" else v for k, v in (kwargs or {}).items()}
+
+class OnCpu(Replacing):
+    """Sends every request for another device to the CPU: a capture is free of devices.
+
+    Args:
+        named: more functions that a subclass wants to see.
+    """
+
+    def __init__(self, named: frozenset[Any] = frozenset()) -> None:
+        super().__init__(_MOVES | named)
+
+    def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run it with devices of a machine without any."""
         if func in (torch.Tensor.cuda, torch.Tensor.xpu):
             return args[0]
         if func is torch.Tensor.to and len(args) > 1:
             args = (args[0], _cpu(args[1]), *args[2:])
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": _cpu(kwargs["device"])}
         return func(*args, **kwargs)
-
-
-_ELSEWHERE = ("cuda", "xpu", "mps", "hpu")
 
 
 def _cpu(device: Any) -> Any:
@@ -201,7 +205,9 @@ def _cpu(device: Any) -> Any:
 
 
 @contextmanager
-def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
+def undisturbed(
+    *, on_cpu: bool = True, functions: AbstractContextManager[Any] | None = None
+) -> Iterator[None]:
     """Process-wide switches as a capture needs them, put back afterwards.
 
     The fused inference path of attention modules is off (its arithmetic is the same, its
@@ -213,7 +219,7 @@ def undisturbed(*, on_cpu: bool = True) -> Iterator[None]:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.no_grad())
         if on_cpu:
-            stack.enter_context(_OnCpu())
+            stack.enter_context(functions or OnCpu())
             stack.enter_context(regions_of_any_device())
         torch.backends.mha.set_fastpath_enabled(False)
         logging.disable(logging.CRITICAL)  # export logs what the error says again

@@ -7,9 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from peakfold.frontends.torch_autocast import in_float32, runs_in_float32
+from peakfold.frontends.torch_autocast import IN_FLOAT32, in_float32, runs_in_float32
+from peakfold.frontends.torch_fake import OnCpu
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_rnn import lstm, takes_onednn
 
@@ -27,38 +27,36 @@ def _no_overrides(*_: Any) -> bool:
     return False
 
 
-class _DeviceKernels(TorchFunctionMode):
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+_LSTM = torch.lstm
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+
+
+class _DeviceKernels(OnCpu):
     """Calls whose eager kernel saves something else on another device, as there."""
 
     def __init__(self, options: StepOptions, *, fake: bool) -> None:
-        super().__init__()
+        cast = IN_FLOAT32 if options.device == "cuda" else frozenset()
+        super().__init__(frozenset({*_BODIES, *_DROPOUTS, _LSTM, _ATTENTION}) | cast)
         self._options = options
         self._masks_of_bool = options.rules.dropout_mask == "bool"
         self._onednn = fake and options.rules.lstm == "onednn"
+        self._fake = fake
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run it as the device's kernels do, on the CPU."""
         if func in _BODIES:
             with self, patch.object(*_BODIES[func], _no_overrides):
                 return func(*args, **kwargs)
         if self._masks_of_bool and func in _DROPOUTS:
             return _byte_dropout(*args, **kwargs)
-        if self._onednn and func is torch.lstm and takes_onednn(args):
+        if self._onednn and func is _LSTM and takes_onednn(args):
             return lstm(*args)
         if self._options.device == "cuda" and runs_in_float32(func):
             return in_float32(func, args, kwargs)
-        if func is torch.nn.functional.scaled_dot_product_attention:
+        if func is _ATTENTION:
             return _attention(func, args, kwargs, self._options)
-        return func(*args, **kwargs)
-
-
-_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+        return super().replaced(func, args, kwargs) if self._fake else func(*args, **kwargs)
 
 
 def _byte_dropout(

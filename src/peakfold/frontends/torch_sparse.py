@@ -94,7 +94,7 @@ def fake_sparse(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     return made
 
 
-def called(func: Any, args: Any, kwargs: Any) -> Any:
+def run_operator(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of an operator; of a sparse one on fake tensors, with its number of elements.
 
     A gradient that torch would take over and not copy, were nobody watching, is taken over.

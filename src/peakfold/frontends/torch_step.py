@@ -56,8 +56,8 @@ def fake_steps(
     mode = fake_mode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-    with undisturbed(), mode:
-        return _steps(copied, inputs, options, workspace, "trace")
+    with undisturbed(functions=device_kernels(options, fake=True)), mode:
+        return _steps(copied, inputs, options, workspace)
 
 
 def real_steps(
@@ -78,15 +78,15 @@ def real_steps(
     copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
     if device is not None:
         copied, inputs = copied.to(device), moved(inputs, device)
-    with undisturbed(on_cpu=False):
-        return _steps(copied, inputs, options, None, "run", kernels)
+    running = device_kernels(options, fake=False) if kernels is None else kernels()
+    with undisturbed(on_cpu=False), running:
+        return _steps(copied, inputs, options, None, real=True)
 
 
 def _steps(
     module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    workspace: Workspace | None, route: str, kernels: Kernels | None = None,
+    workspace: Workspace | None, *, real: bool = False,
 ) -> Steps:  # fmt: skip
-    running = kernels or (lambda: device_kernels(options, fake=route == "trace"))
     scopes = ScopeTracker(module)
     inputs = tree_map(detached, inputs)
     with warnings.catch_warnings(), torch.enable_grad():
@@ -98,12 +98,12 @@ def _steps(
             tracker = StorageTracker(lambda: scopes.scope, workspace)
             _existing(tracker, module, inputs, optimizer)
             try:
-                with scopes, running(), tracker:
+                with scopes, tracker:
                     one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
             except Exception as error:
-                raise failed_step(module, error, real=route == "run") from None
+                raise failed_step(module, error, real=real) from None
             runs.append(tracker.run())
             notes |= tracker.notes
     first, steady = runs

@@ -88,7 +88,8 @@ def step_graph(
     mode = fake_mode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-    with undisturbed(), mode, warnings.catch_warnings(), torch.enable_grad():
+    kernels = device_kernels(options, fake=True)
+    with undisturbed(functions=kernels), mode, warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         inputs = tree_map(detached, inputs)
         optimizer = options.make(copied.parameters())
@@ -97,9 +98,9 @@ def step_graph(
         recorder = _StepRecorder(builder, lambda: scopes.scope)
         marker = _Marker(builder, recorder)
         try:
-            make_state(copied, inputs, options, optimizer)
+            make_state(copied, inputs, options, optimizer, mode)
             _declare(builder, copied, inputs, optimizer, names)
-            with scopes, device_kernels(options, fake=True), recorder:
+            with scopes, recorder:
                 one_step(copied, inputs, options, optimizer, marker)
         except PeakfoldError:
             raise
@@ -120,18 +121,13 @@ class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
         super().__init__(builder, scope)
         self._stolen: dict[int, torch.Tensor] = {}
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
+    def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and add it, a copy that only recording makes left out."""
         node = torch._C._current_autograd_node()
         if node is not None and type(node).__name__ == "AccumulateGrad":
             name = func._schema.name
             if name == "aten::new_empty_strided":
-                out = func(*args, **(kwargs or {}))
+                out = func(*args, **kwargs)
                 if args[0].shape == out.shape and args[0].stride() == out.stride():
                     self._stolen[id(out)] = out
                     return out
@@ -139,8 +135,8 @@ class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
                 self._builder.join(args[0], args[1])
                 source = Ref(self.keys.get(id(args[1]), id(args[1])), args[1])
                 self._builder.alias(id(args[0]), source)
-                return func(*args, **(kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+                return func(*args, **kwargs)
+        return super().called(func, args, kwargs)
 
 
 _TRAINED = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
@@ -163,8 +159,11 @@ def _declare(
 
 
 def _with_gradients(graph: Graph, gradients: set[str]) -> Graph:
+    """The graph with gradients named, without the state of parameters that got none."""
+    used = {name for op in graph.ops for name in (*op.operands, *op.reads, *op.writes)}
     tensors = tuple(
         replace(t, role=Role.GRADIENT) if t.name in gradients and t.role is Role.ACTIVATION else t
         for t in graph.tensors
+        if t.role is not Role.OPTIMIZER_STATE or t.name in used
     )
     return replace(graph, tensors=tensors)

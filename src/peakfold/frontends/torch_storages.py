@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from peakfold.frontends.torch_sparse import ROWS, called, kind_of, parts
+from peakfold.frontends.torch_modes import Watching
+from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.run import Run, Storage
 
 Workspace = Callable[[Any, Any, Any], int]
@@ -33,7 +33,7 @@ class _Seen:
     role: str = ""
 
 
-class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class StorageTracker(Watching):  # type: ignore[no-untyped-call]
     """Records the storages of everything that runs under it.
 
     Args:
@@ -47,7 +47,7 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(
         self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._scope = scope
         self._workspace = workspace
         self._phase = "before"
@@ -92,15 +92,9 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         return Run(storages, tuple(self._phases), self._event, tuple(self._scratch))
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        out = called(func, args, kwargs)
+    def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and note the storages of its operands and results."""
+        out = run_operator(func, args, kwargs)
         name, scope = _called(func), self._place()
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.frontends.torch_build import GraphBuilder
-from peakfold.frontends.torch_sparse import called, has_parts, parts
+from peakfold.frontends.torch_modes import Watching
+from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
 from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Role
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(Watching):  # type: ignore[no-untyped-call]
     """Adds every operator that is dispatched under it to a builder.
 
     Args:
@@ -25,7 +25,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, builder: GraphBuilder, scope: Callable[[], str], prefix: str = "") -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._builder = builder
         self._scope = scope
         self._prefix = prefix
@@ -33,16 +33,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._sparse: dict[Any, tuple[torch.Tensor, list[Ref]]] = {}
         self.keys: dict[int, Any] = {}
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and add it to the graph."""
         given = tree_map(self._given, (args, kwargs))
-        out = called(func, args, kwargs)
+        out = run_operator(func, args, kwargs)
         results = [ref for leaf in _leaves(out) for ref in self._made(leaf)]
         self._builder.call(self._name(func), func, given[0], given[1], results, self._scope())
         return out

@@ -1,0 +1,55 @@
+"""Modes as captures use them: what torch calls, seen by one method each, at little cost.
+
+torch wraps the handler of every dispatch mode so that its compiler stays out, which costs more
+than most handlers here do; nothing is compiled during a capture, so it is asked not to. While a
+dispatch handler works on tensors, function modes stay out: it only looks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode: `called` runs every operator that is dispatched under it."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():
+            return self.called(func, args, kwargs or {})
+
+    def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and give back its result."""
+        raise NotImplementedError
+
+
+class Replacing(TorchFunctionMode):
+    """A function mode: `replaced` runs the functions that it names, and those with a device.
+
+    Args:
+        named: functions that are to be seen; any other, attributes of tensors among them, is
+            let through unless it is given keyword arguments.
+    """
+
+    def __init__(self, named: frozenset[Any]) -> None:
+        super().__init__()
+        self._named = named
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if kwargs or func in self._named:
+            return self.replaced(func, args, kwargs or {})
+        return func(*args)
+
+    def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run one function, or another in its place."""
+        raise NotImplementedError
