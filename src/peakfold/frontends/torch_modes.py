@@ -7,6 +7,7 @@ dispatch handler works on tensors, function modes stay out: it only looks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +32,26 @@ class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and give back its result."""
         raise NotImplementedError
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of lists, tuples and dicts with every leaf changed: the arguments of an operator."""
+    if isinstance(tree, list | tuple):
+        return [mapped(item, change) for item in tree]
+    if isinstance(tree, dict):
+        return {key: mapped(item, change) for key, item in tree.items()}
+    return change(tree)
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """The tensors of a tree of lists, tuples and dicts, in order."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, list | tuple):
+        return []
+    return [tensor for item in tree for tensor in tensors_in(item)]
 
 
 class Replacing(TorchFunctionMode):

@@ -33,21 +33,33 @@ def make_state(
         mode: of the fake tensors; active.
     """
     held = [p for group in optimizer.param_groups for p in group["params"]]
-    twin = _updated_twin(held, options)
+    alike = _alike(optimizer) if isinstance(options.optimizer, str) else list(range(len(held)))
+    firsts = sorted(set(alike))
+    twin = _updated_twin([held[at] for at in firsts], options)
     if twin is None:
         with StorageTracker() as nobody:
             one_step(module, inputs, options, optimizer, nobody)
         optimizer.zero_grad(set_to_none=True)
         return
-    made: dict[int, Any] = {}
     twins = [p for group in twin.param_groups for p in group["params"]]
-    for parameter, other in zip(held, twins, strict=True):
+    for parameter, first in zip(held, alike, strict=True):
+        other = twins[firsts.index(first)]
         if other in twin.state:
+            made: dict[int, Any] = {}  # one tensor under two keys stays one
             optimizer.state[parameter] = {
                 key: _taken(value, mode, made) for key, value in twin.state[other].items()
             }
     for group, other in zip(optimizer.param_groups, twin.param_groups, strict=True):
         group.update({k: v for k, v in other.items() if isinstance(v, int | float | str)})
+
+
+def _alike(optimizer: torch.optim.Optimizer) -> list[int]:
+    """For each parameter the first of its kind: torch's own optimizers treat both the same."""
+    found: dict[Any, int] = {}
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    return [
+        found.setdefault((tuple(p.shape), p.stride(), p.dtype), at) for at, p in enumerate(held)
+    ]
 
 
 def _updated_twin(

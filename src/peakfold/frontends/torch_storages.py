@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_leaves
 
-from peakfold.frontends.torch_modes import Watching
+from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.run import Run, Storage
 
@@ -96,12 +95,10 @@ class StorageTracker(Watching):  # type: ignore[no-untyped-call]
         """Run one operator and note the storages of its operands and results."""
         out = run_operator(func, args, kwargs)
         name, scope = _called(func), self._place()
-        for leaf in tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                self._note(leaf, "outside", scope, None)
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self._note(leaf, name, scope, None)
+        for tensor in tensors_in((args, kwargs)):
+            self._note(tensor, "outside", scope, None)
+        for tensor in tensors_in(out):
+            self._note(tensor, name, scope, None)
         if self._workspace is not None:
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from peakfold.frontends.torch_build import GraphBuilder
-from peakfold.frontends.torch_modes import Watching
+from peakfold.frontends.torch_modes import Watching, mapped
 from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
 from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Role
@@ -35,7 +35,7 @@ class Recorder(Watching):  # type: ignore[no-untyped-call]
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and add it to the graph."""
-        given = tree_map(self._given, (args, kwargs))
+        given = mapped((args, kwargs), self._given)
         out = run_operator(func, args, kwargs)
         results = [ref for leaf in _leaves(out) for ref in self._made(leaf)]
         self._builder.call(self._name(func), func, given[0], given[1], results, self._scope())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,18 +96,26 @@ def place_of(tensor: torch.Tensor) -> Place:
         storage = tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):
         return Place(-id(tensor), None, None, (tuple(tensor.shape),))
-    strides, offset = tensor.stride(), number_of(tensor.storage_offset())
-    sizes = [number_of(size) for size in tensor.shape]
-    steps = [number_of(step) for step in strides]
-    layout = (tuple(map(str, tensor.shape)), tuple(map(str, strides)), str(tensor.dtype))
-    if offset is None or None in sizes or None in steps:
-        return Place(storage, None, None, layout)
+    shape: Any = tuple(tensor.shape)
+    strides: Any = tensor.stride()
+    offset: Any = tensor.storage_offset()
+    if not all(type(n) is int for n in (offset, *shape, *strides)):
+        known = _numbers(shape), _numbers(strides), number_of(offset)
+        if known[0] is None or known[1] is None or known[2] is None:
+            layout = (tuple(map(str, shape)), tuple(map(str, strides)), tensor.dtype)
+            return Place(storage, None, None, layout)
+        shape, strides, offset = known
     width = tensor.element_size()
     reach = 0
-    if 0 not in sizes:
-        reach = 1 + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True)
-                        if n is not None and step is not None)  # fmt: skip
-    return Place(storage, offset * width, (offset + reach) * width, layout)
+    if 0 not in shape:
+        reach = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    start = offset * width
+    return Place(storage, start, start + reach * width, (shape, strides, tensor.dtype))
+
+
+def _numbers(sizes: Iterable[Any]) -> tuple[int, ...] | None:
+    found = tuple(number_of(size) for size in sizes)
+    return None if None in found else tuple(n for n in found if n is not None)
 
 
 def tensor_of(
