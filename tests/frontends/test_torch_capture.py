@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -67,6 +68,7 @@ def everything(module):
         "children": [id(m) for m in module.modules()],
         "rng": torch.get_rng_state(),
         "python": random.getstate(),
+        "numpy": repr(np.random.get_state()),
         "patched": (nn.Module.__call__, nn.Module.forward, F.linear, torch.add, torch.Tensor.add,
                     nn.Conv2d.forward),
         "global": (dict(nn.modules.module._global_forward_hooks),

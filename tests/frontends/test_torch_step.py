@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -265,6 +268,28 @@ class Doubtful(nn.Module):
     def forward(self, x):
         y = self.inner(x)
         return y * 2 if y.sum() > 0 else y
+
+
+class Shaken(nn.Linear):
+    """Draws from every generator while it runs, as data augmentation in a model does."""
+
+    def forward(self, x):
+        return super().forward(x) * random.random() * np.random.rand() + torch.rand(4)
+
+
+def test_random_generators_are_left_as_they_were():
+    def states():
+        return random.getstate(), repr(np.random.get_state()), torch.random.get_rng_state().tolist()
+
+    module, doubtful = Shaken(4, 4), nn.Sequential(Shaken(4, 4), Doubtful())
+    inputs = (torch.zeros(1, 4),)
+    before = states()
+    for run in (fake_steps, real_steps, step_graph):
+        run(module, inputs)
+        assert states() == before, run
+    with pytest.raises(ModelError):
+        fake_steps(doubtful, inputs)
+    assert states() == before
 
 
 def test_what_cannot_be_followed_names_module_and_line():

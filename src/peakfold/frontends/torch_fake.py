@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -205,6 +206,18 @@ def _cpu(device: Any) -> Any:
 
 
 @contextmanager
+def same_randomness() -> Iterator[None]:
+    """The random generators of torch, numpy and Python are afterwards as they were."""
+    python_state, numpy_state = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            numpy.random.set_state(numpy_state)
+
+
+@contextmanager
 def undisturbed(
     *, on_cpu: bool = True, functions: AbstractContextManager[Any] | None = None
 ) -> Iterator[None]:
@@ -214,9 +227,8 @@ def undisturbed(
     operators are not), random generators are put back, gradients are not recorded.
     """
     fast, quiet = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
-    python_state = random.getstate()
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(same_randomness())
         stack.enter_context(torch.no_grad())
         if on_cpu:
             stack.enter_context(functions or OnCpu())
@@ -228,4 +240,3 @@ def undisturbed(
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
             logging.disable(quiet)
-            random.setstate(python_state)

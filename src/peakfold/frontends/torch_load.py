@@ -24,6 +24,7 @@ except ImportError:
     ) from None
 
 from peakfold.frontends.torch_export import read_program, with_notes
+from peakfold.frontends.torch_fake import same_randomness
 from peakfold.frontends.torch_module import Example, capture, input_names
 
 
@@ -109,7 +110,7 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            with same_randomness(), torch.device("meta"):
                 example = _read(spec, make())
         except PeakfoldError:
             raise
@@ -124,7 +125,7 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
 
 def _built(spec: str, make: Callable[[], Any]) -> Example:
     try:
-        with torch.random.fork_rng(devices=[]):
+        with same_randomness():
             return _read(spec, make())
     except PeakfoldError:
         raise
