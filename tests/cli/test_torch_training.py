@@ -222,6 +222,29 @@ def test_measure_on_a_card(call, nets, monkeypatch):
     assert call("measure", f"{nets}:mlp", "--device", "cpu").exit_code == 2
 
 
+@pytest.mark.req("R3", "R5")
+def test_two_ways_to_the_graph(call, nets):
+    answers = {}
+    for way in ("eager", "joint"):
+        done = call("plan", f"{nets}:plain", "--train", "--capture", way, "--json", "--align", "1")
+        assert done.exit_code == 0, done.output
+        answers[way] = json.loads(done.stdout)
+    assert answers["eager"]["steady"] == answers["joint"]["steady"]
+    # Gradients of weight and bias and the loss outlive the step; the loss has a gradient given.
+    joint = answers["joint"]["summary"]
+    assert joint["output_bytes"] == 4 * (64 + 8 + 1)
+    assert joint["input_bytes"] == 4 * (16 + 1)
+    assert any("without the update" in note for note in answers["joint"]["notes"])
+    done = call("plan", f"{nets}:plain", "--train", "--capture", "joint", "--accumulate", "2")
+    assert done.exit_code == 2
+    assert "--capture eager" in done.stderr
+    done = call("plan", f"{nets}:doubtful", "--train", "--capture", "joint")
+    assert done.exit_code == 1
+    assert "some_nets.py" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert call("plan", f"{nets}:plain", "--capture", "joint").exit_code == 2
+
+
 def test_bad_requests(call, nets):
     done = call("plan", f"{nets}:doubtful", "--train")
     assert done.exit_code == 1

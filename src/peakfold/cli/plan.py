@@ -70,6 +70,11 @@ Strategies:
 @opt.fold_options
 @opt.train_options
 @opt.step_options
+@click.option(
+    "--capture",
+    type=click.Choice(("eager", "joint")),
+    help="Of a torch step: its graph as it runs, or exported as one program [eager].",
+)
 @click.option("--device", metavar="D", help="Of a torch step: whose memory it should fit.")
 @click.option("--snapshot", metavar="FILE", help="Of a torch step: for PyTorch's memory viewer.")
 @click.option("--split", metavar="TENSOR=N",
@@ -107,10 +112,11 @@ def command(  # one parameter a flag
     from peakfold.reports import face
 
     step, device = opt.take_step(flags), flags.pop("device")
+    capture = flags.pop("capture")
     if flags["train"] and opt.is_callable(model):
         return _training(model, dims, shapes, flags, step, device, outputs, as_json=as_json,
-                         quiet=quiet)  # fmt: skip
-    if step or device or outputs.wants("snapshot"):
+                         joint=capture == "joint", quiet=quiet)  # fmt: skip
+    if step or device or capture or outputs.wants("snapshot"):
         raise UsageError("options of a torch step", hint="they go with module:callable --train")
     with working("planning", quiet=quiet):
         report = face.plan(load(model, Bindings.parse(dims, shapes)), **_options(flags))
@@ -125,7 +131,8 @@ def command(  # one parameter a flag
 
 def _training(
     model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any],
-    step: dict[str, Any], device: str | None, outputs: Outputs, *, as_json: bool, quiet: bool,
+    step: dict[str, Any], device: str | None, outputs: Outputs, *, as_json: bool, joint: bool,
+    quiet: bool,
 ) -> int:  # fmt: skip
     """A training step of a torch module, captured and planned."""
     from peakfold.device import load_device
@@ -148,7 +155,7 @@ def _training(
     with working("running a step on tensors without memory", quiet=quiet):
         bound = Bindings.parse(dims, ())
         wanted = opt.step_of(optimizer, step, target)
-        report = plan_training(model, wanted, options, bound.dims, chip)
+        report = plan_training(model, wanted, options, bound.dims, chip, joint=joint)
     if as_json:
         emit(report.to_json())
     elif outputs.to_stdout is None:

@@ -160,6 +160,10 @@ class GraphBuilder:
         """The name of a value as it was last made, or `None` for a stranger."""
         return self._name.get(key)
 
+    def storage_of(self, tensor: torch.Tensor) -> int:
+        """Identity of the storage that a tensor lies in, joined ones taken as one."""
+        return self._placed(tensor).storage
+
     @property
     def calls(self) -> int:
         """Ops so far."""

@@ -41,7 +41,7 @@ def read_program(program: ExportedProgram, name: str) -> Graph:
         name: what the graph is called.
     """
     builder = GraphBuilder()
-    walker = _Walker(program.graph_module, builder)
+    walker = Walker(program.graph_module, builder)
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     frozen = {n for n, p in program.state_dict.items()
               if isinstance(p, torch.nn.Parameter) and not p.requires_grad}  # fmt: skip
@@ -77,7 +77,7 @@ def mapped(program: ExportedProgram) -> int:
     return found
 
 
-class _Walker:
+class Walker:
     """Walks fx graphs and feeds a builder."""
 
     def __init__(self, module: GraphModule, builder: GraphBuilder, scope: str = "") -> None:
@@ -89,14 +89,18 @@ class _Walker:
     def walk(self, graph: torch.fx.Graph) -> list[tuple[Any, Any]]:
         """Feed every node; returns the leaves of the output as (key, value)."""
         for node in graph.nodes:
-            if node.op == "call_function":
-                self._function(node)
-            elif node.op == "get_attr":
-                self._attribute(node)
-            elif node.op == "output":
+            self.feed(node)
+            if node.op == "output":
                 return [(leaf, leaf.meta.get("val") if isinstance(leaf, Node) else leaf)
                         for leaf in tree_leaves(node.args[0])]  # fmt: skip
         return []
+
+    def feed(self, node: Node) -> None:
+        """Feed one node; formals and results are nobody's calls."""
+        if node.op == "call_function":
+            self._function(node)
+        elif node.op == "get_attr":
+            self._attribute(node)
 
     def _attribute(self, node: Node) -> None:
         found: Any = self._module
@@ -234,7 +238,7 @@ class _Walker:
     def _inline(self, node: Node, body: GraphModule) -> None:
         at = next(i for i, arg in enumerate(node.args) if self._body(arg) is body)
         operands = [leaf for leaf in tree_leaves(node.args[at + 1 :]) if not isinstance(leaf, str)]
-        inner = _Walker(body, self._builder, self._scope_of(node))
+        inner = Walker(body, self._builder, self._scope_of(node))
         formals = [n for n in body.graph.nodes if n.op == "placeholder"]
         for formal, actual in zip(formals, operands[-len(formals) :] if formals else [],
                                   strict=False):  # fmt: skip
@@ -254,7 +258,7 @@ class _Walker:
 
 
 def _fed_body(body: GraphModule, builder: GraphBuilder, scope: str) -> list[Ref]:
-    leaves = _Walker(body, builder, scope).walk(body.graph)
+    leaves = Walker(body, builder, scope).walk(body.graph)
     return [Ref(key, value) for key, value in leaves if isinstance(value, torch.Tensor)]
 
 

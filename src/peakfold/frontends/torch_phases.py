@@ -95,10 +95,15 @@ def _forward(module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptio
         where = next((p.device.type for p in module.parameters()), "cpu")
         region = torch.autocast(where, dtype=options.autocast)
     with region:
-        return _loss(module(*args, **kwargs), options)
+        return loss_of(module(*args, **kwargs), options)
 
 
-def _loss(out: Any, options: StepOptions) -> torch.Tensor:
+def loss_of(out: Any, options: StepOptions) -> torch.Tensor:
+    """The loss of a module's result: as the options say, its own, or a sum.
+
+    Raises:
+        UsageError: no tensor of the result depends on a trainable parameter.
+    """
     if options.loss is not None:
         return options.loss(out)
     given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.device import Device
+from peakfold.ir import Graph
 from peakfold.ir.run import Run, Steps
 from peakfold.planning import PlanOptions, PlanResult, make_plan
 from peakfold.reports.payload import (
@@ -60,7 +61,7 @@ class TrainingReport:
 
 def plan_training(
     spec: str, options: StepOptions, plan_options: PlanOptions, dims: Mapping[str, int],
-    device: Device | None = None,
+    device: Device | None = None, *, joint: bool = False,
 ) -> TrainingReport:  # fmt: skip
     """Capture a training step and plan it.
 
@@ -70,6 +71,7 @@ def plan_training(
         plan_options: of the plan of its graph.
         dims: numbers for named dimensions.
         device: whose memory it should fit.
+        joint: plan the exported program of both passes, not the step as it runs.
 
     Raises:
         UsageError: nothing to train, or a name the example does not have.
@@ -78,18 +80,14 @@ def plan_training(
     from dataclasses import replace
 
     from peakfold.frontends.torch_load import load_example
-    from peakfold.frontends.torch_module import input_names
-    from peakfold.frontends.torch_step import step_graph
     from peakfold.runtimes.torch import fit
 
     example = load_example(spec)
     options = replace(
         options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
     )
-    args, kwargs = example.resized(dims)
     steps = fit.steps_of(example, options, dims)
-    names = input_names(example.module, args, kwargs)
-    graph = step_graph(example.module, args, kwargs, options, names).graph
+    graph, notes = _graph(example, options, dims, joint=joint)
     result = make_plan(graph, replace(plan_options, quick=True))
     have = None if device is None or device.memory is None else int(device.memory.value)
     found = None if have is None else fit.room(steps, options, have)
@@ -97,7 +95,7 @@ def plan_training(
     if found is not None and have is not None:
         count = 1 if found.fits else _devices(example, options, have, dims)
     document = TrainingDocument(
-        schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes],
+        schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes, *notes],
         first=_step(steps.first), steady=_step(steps.steady),
         cuda=None if options.rules.caching is None else _allocator(steps, options),
         device=None if device is None else device.name, have_bytes=have,
@@ -106,6 +104,28 @@ def plan_training(
         summary=result.summary, plan=result.plan,
     )  # fmt: skip
     return TrainingReport(document, steps, result)
+
+
+def _graph(
+    example: Example, options: StepOptions, dims: Mapping[str, int], *, joint: bool
+) -> tuple[Graph, list[str]]:
+    """What is planned, and what to say of it."""
+    from peakfold.frontends.torch_module import input_names
+
+    args, kwargs = example.resized(dims)
+    names = input_names(example.module, args, kwargs)
+    if not joint:
+        from peakfold.frontends.torch_step import step_graph
+
+        return step_graph(example.module, args, kwargs, options, names).graph, []
+    from peakfold.frontends.torch_joint import joint_graph
+
+    found = joint_graph(example.module, args, kwargs, options, names)
+    saved = sum(found.saved.values())
+    return found.graph, [
+        "planned: forward and backward exported as one program, without the update; gradients and "
+        f"loss are its results; it saves {format_bytes(saved)} ({saved} B) for the backward pass"
+    ]
 
 
 def _devices(
