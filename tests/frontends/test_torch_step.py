@@ -77,6 +77,29 @@ def test_optimizer_forms(optimizer, form):
     assert (one.first.peak, one.steady.peak) == (two.first.peak, two.steady.peak)
 
 
+OTHERS = ["Adadelta", "Adafactor", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "Rprop"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_optimizer_of_the_library(name):
+    """Adafactor scales its update by a norm that it reads, ASGD by a counter."""
+    layers = nn.Linear(16, 32, bias=False), nn.ReLU(), nn.Linear(32, 4, bias=False)
+    module, args = nn.Sequential(*layers), (torch.randn(4, 16),)
+    options = StepOptions(optimizer=getattr(torch.optim, name))
+    one, two = fake_steps(module, args, options=options), real_steps(module, args, options=options)
+    # ASGD's counters begin as numbers or as tensors of four bytes each.
+    assert abs(one.first.peak - two.first.peak) <= (8 if name == "ASGD" else 0)
+    assert one.steady.peak == two.steady.peak
+    assert step_graph(module, args, options=options).graph.ops
+
+
+def test_an_optimizer_that_runs_the_model_itself_is_refused():
+    options = StepOptions(optimizer=torch.optim.LBFGS)
+    for call in (fake_steps, real_steps, step_graph):
+        with pytest.raises(UsageError, match="'LBFGS' runs the model inside its update"):
+            call(nn.Linear(4, 4), (torch.randn(2, 4),), options=options)
+
+
 def test_optimizer_state_is_born_in_the_first_step():
     module, args, kwargs = MODELS["mlp"]()
     steps = fake_steps(module, args, kwargs, StepOptions(optimizer="adam"))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -74,3 +75,21 @@ class Replacing(TorchFunctionMode):
     def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one function, or another in its place."""
         raise NotImplementedError
+
+
+class OnesForValues(Replacing):
+    """Values that are asked of a fake tensor are one, where memory does not depend on them.
+
+    Some optimizers read a norm or a counter to scale their update.
+    """
+
+    def __init__(self) -> None:
+        names = ("item", "__float__", "__int__", "__bool__")
+        super().__init__(frozenset(getattr(torch.Tensor, name) for name in names))
+
+    def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The tensor's own value where it is known."""
+        tensor = args[0] if args else None
+        if func in self._named and isinstance(tensor, FakeTensor) and tensor.constant is None:
+            return 1.0 if tensor.dtype.is_floating_point else 1
+        return func(*args, **kwargs)

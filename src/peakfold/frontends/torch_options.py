@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,18 @@ class StepOptions:
         return load_eager(self.device)
 
     def make(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimizer of these parameters, in the form it has on the device."""
+        """The optimizer of these parameters, in the form it has on the device.
+
+        Raises:
+            UsageError: no parameter to train, or an update that needs a closure.
+        """
         made = self._made(parameters)
+        closure = inspect.signature(type(made).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise UsageError(
+                f"optimizer {type(made).__name__!r} runs the model inside its update (a closure)",
+                hint="its step cannot be captured; any other optimizer's can",
+            )
         if self.rules.optimizer_form == "foreach":
             for group in made.param_groups:
                 open_form = group.get("foreach", False) is None and not group.get("fused")

@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.errors import UsageError
+from peakfold.frontends.torch_modes import OnesForValues
 from peakfold.frontends.torch_options import StepOptions
 
 
@@ -83,7 +84,8 @@ def one_step(
         tracker.mark((p.grad for p in module.parameters() if p.grad is not None), "gradient")
         del loss
     tracker.begin("optimizer")
-    optimizer.step()
+    with OnesForValues():
+        optimizer.step()
     tracker.mark(state_of(optimizer), "optimizer_state")
     tracker.begin("after")
     optimizer.zero_grad(set_to_none=options.set_to_none)
