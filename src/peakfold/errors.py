@@ -45,7 +45,7 @@ class UsageError(PeakfoldError):
 
 
 class DoesNotFit(PeakfoldError):
-    """Proven: the plan cannot meet the budget."""
+    """A budget or a capacity is not met; the message says what of that is proven."""
 
     exit_code = 3
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.errors import DoesNotFit, PeakfoldError, UsageError
+from peakfold.errors import DoesNotFit, TimeLimit, UsageError
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.greedy import STRATEGIES
@@ -158,7 +158,7 @@ def _small(problem: Problem) -> bool:
 def _result(state: _Search) -> Packing:
     offsets = state.offsets
     if offsets is None:
-        raise PeakfoldError("no packing was found")
+        raise TimeLimit("no packing was found in time")
     if state.problem.buffers <= JUDGED:
         require_valid(state.problem, offsets)
     optimal = state.height <= state.bound
