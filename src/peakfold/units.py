@@ -79,6 +79,19 @@ def format_count(count: float | None, unit: str = "") -> str:
     return f"{number} {prefix}{unit}".rstrip()
 
 
+def format_short(count: float) -> str:
+    """A count in three digits, for axes and labels.
+
+    Example:
+        >>> format_short(8.1e12), format_short(1e9), format_short(0.01), format_short(250.0)
+        ('8.1 T', '1 G', '0.01', '250')
+    """
+    for power in range(len(_PREFIXES) - 1, 0, -1):
+        if count >= 1000.0**power:
+            return f"{count / 1000.0**power:.3g} {_PREFIXES[power]}"
+    return f"{count:.3g}"
+
+
 def round_up(count: int, align: int) -> int:
     """The smallest multiple of `align` that is at least `count`.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from peakfold.errors import ModelError, UsageError
 from peakfold.reports.map import PALETTE
 from peakfold.reports.text import clean, shorten
-from peakfold.units import format_count
+from peakfold.units import format_count, format_short
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 480, 80, 56
 _LARGE, _SMALL = 34.0, 3.5
@@ -232,7 +232,7 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
 def _label(tick: float, *, log: bool) -> str:
     if not log:
         return f"{tick:g}"
-    return format_count(tick).replace(".000", "") if tick < 1e24 else f"{tick:.0e}"
+    return format_short(tick) if tick < 1e24 else f"{tick:.0e}"
 
 
 def _lines(chart: Chart, scale: _Scale) -> Iterator[str]:

@@ -22,6 +22,7 @@ from peakfold.analysis.roofline import Roofline
 from peakfold.device import Device
 from peakfold.errors import UsageError
 from peakfold.reports.text import clean
+from peakfold.units import format_short
 
 _KINDS = 7
 
@@ -155,7 +156,7 @@ def _roofs(found: Roofline, device: Device) -> tuple[Roof, ...]:
         if peak is not None and device.bandwidth is not None:
             unit = "FLOP/s" if "float" in dtype else "OP/s"
             roofs.append(Roof(name=name, peak=peak, ridge=peak / device.bandwidth.value,
-                              label=f"{name}: {amount(peak)}{unit}"))  # fmt: skip
+                              label=f"{name}: {format_short(peak)}{unit}"))  # fmt: skip
     if not roofs:
         hint = "give it in a file: --device my.toml"
         raise UsageError("no peak of its engines is known", where=device.name, hint=hint)
@@ -194,16 +195,3 @@ def decades(low: float, high: float) -> list[float]:
     """
     first, last = round(math.log10(low)), round(math.log10(high))
     return [float(f"1e{exponent}") for exponent in range(first, last + 1)]
-
-
-def amount(value: float) -> str:
-    """A number with a decimal prefix.
-
-    Example:
-        >>> amount(8.1e12), amount(1e9), amount(0.01), amount(250.0)
-        ('8.1 T', '1 G', '0.01', '250')
-    """
-    for factor, prefix in ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= factor:
-            return f"{value / factor:.3g}{prefix}"
-    return f"{value:.3g}"

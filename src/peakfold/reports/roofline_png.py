@@ -7,8 +7,9 @@ import warnings
 
 from peakfold.reports.map import PALETTE
 from peakfold.reports.png import need_matplotlib
-from peakfold.reports.roofline_plot import RooflinePlot, amount, decades
+from peakfold.reports.roofline_plot import RooflinePlot, decades
 from peakfold.reports.text import shorten
+from peakfold.units import format_short
 
 
 def png_roofline(plot: RooflinePlot) -> bytes:
@@ -30,10 +31,10 @@ def png_roofline(plot: RooflinePlot) -> bytes:
     axes.set_axisbelow(True)
     axes.grid(color="#e4e4e4")
     axes.set_yticks(
-        decades(plot.bottom, plot.top), [amount(t) for t in decades(plot.bottom, plot.top)]
+        decades(plot.bottom, plot.top), [format_short(t) for t in decades(plot.bottom, plot.top)]
     )
     axes.set_xticks(
-        decades(plot.left, plot.right), [amount(t) for t in decades(plot.left, plot.right)]
+        decades(plot.left, plot.right), [format_short(t) for t in decades(plot.left, plot.right)]
     )
     for roof in plot.roofs:
         axes.plot(

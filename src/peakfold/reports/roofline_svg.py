@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from html import escape
 
 from peakfold.reports.map import PALETTE
-from peakfold.reports.roofline_plot import Dot, RooflinePlot, amount, decades
+from peakfold.reports.roofline_plot import Dot, RooflinePlot, decades
 from peakfold.reports.text import shorten
+from peakfold.units import format_short
 
 _WIDTH, _PLOT_W, _PLOT_H = 1000, 700, 460
 _LEFT, _TOP = 86, 56
@@ -68,16 +69,16 @@ def _axes(plot: RooflinePlot) -> Iterator[str]:
         at = _LEFT + _x(plot, tick)
         yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{base}"/>'
         yield (
-            f'<text class="m" text-anchor="middle" x="{at:.1f}" y="{base + 17}">{amount(tick)}'
-            "</text>"
+            f'<text class="m" text-anchor="middle" x="{at:.1f}" y="{base + 17}">'
+            f"{format_short(tick)}</text>"
         )
     for tick in decades(plot.bottom, plot.top):
         at = _TOP + _y(plot, tick)
         right = _LEFT + _PLOT_W
         yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>'
         yield (
-            f'<text class="m" text-anchor="end" x="{_LEFT - 7}" y="{at + 4:.1f}">{amount(tick)}'
-            "</text>"
+            f'<text class="m" text-anchor="end" x="{_LEFT - 7}" y="{at + 4:.1f}">'
+            f"{format_short(tick)}</text>"
         )
     yield f'<line class="axis" x1="{_LEFT}" x2="{_LEFT + _PLOT_W}" y1="{base}" y2="{base}"/>'
     middle = _LEFT + _PLOT_W / 2
@@ -140,7 +141,7 @@ def _labels(plot: RooflinePlot) -> Iterator[str]:
     x = plot.left * 1.4
     yield (
         f'<text x="{_LEFT + 8}" y="{_TOP + _y(plot, x * plot.bandwidth) - 12:.1f}">'
-        f"{amount(plot.bandwidth)}B/s</text>"
+        f"{format_short(plot.bandwidth)}B/s</text>"
     )
 
 
