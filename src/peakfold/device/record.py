@@ -183,6 +183,16 @@ class Device:
                 asked = _WIDER.get(asked)
         return None
 
+    def rated(self, dtype: str) -> bool:
+        """Whether any engine has a rate of its own for an element type.
+
+        Example:
+            >>> from peakfold.device import load_device
+            >>> load_device("t4").rated("bfloat16"), load_device("l4").rated("bfloat16")
+            (False, True)
+        """
+        return any(dtype in table for table in self.peaks.values())
+
     def ridge(self, engine: str, dtype: str) -> float | None:
         """Operations a byte from which on compute, not memory, is the limit (R79).
 

@@ -55,7 +55,7 @@ def fit_training(
     rows = [_row("as it is", best.need, Extra(0, 0.0), fits=best.fits, applied=best.fits)]
     before = _Costs(example, device)
     base = before.of(options, dims)
-    for lever in levers(options, dims, name, batch):
+    for lever in levers(options, dims, name, batch, device):
         changed = fit.steps_of(example, lever.options, lever.dims)
         if _same(steps, changed) and not lever.whole:
             continue  # nothing of the kind is there to change

@@ -53,6 +53,13 @@ def test_parts_divide_the_batch():
     assert not list(levers(fused, {}, "", None))
 
 
+@pytest.mark.parametrize(("device", "low"), [("t4", "float16"), ("l4", "bfloat16")])
+def test_autocast_is_to_a_type_the_device_is_rated_for(device, low):
+    offered = levers(StepOptions(), {}, "", None, load_device(device))
+    types = {v.options.autocast for v in offered if "autocast" in v.what}
+    assert types == {getattr(torch, low)}
+
+
 def test_the_batch_is_the_examples_unless_a_number_is_given():
     example = Example(torch.nn.Linear(4, 4), (torch.zeros(6, 4),), dynamic={"input": {0: "n"}})
     assert fit.batch_name(example) == "n"

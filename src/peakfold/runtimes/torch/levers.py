@@ -1,4 +1,4 @@
-"""Changes of a training step that keep its result, and what each costs in work.
+"""Changes of a training step that keep its result (autocast rounds it), and what each costs.
 
 A lever is offered where it changes what is held: fused attention only where a module attends by
 torch's function, another walk of the optimizer only where the device would take them at once.
@@ -38,8 +38,9 @@ class Lever:
 
 
 def levers(
-    options: StepOptions, dims: Mapping[str, int], name: str, batch: int | None
-) -> Iterator[Lever]:
+    options: StepOptions, dims: Mapping[str, int], name: str, batch: int | None,
+    device: Device | None = None,
+) -> Iterator[Lever]:  # fmt: skip
     """Changes near enough to the step, in the order of their cost; each alone.
 
     Args:
@@ -47,13 +48,15 @@ def levers(
         dims: numbers of named dimensions.
         name: of the batch; empty = none has a name.
         batch: how large it is; `None` = not known.
+        device: whose rates choose the type of autocast: float16 where only that has one.
     """
     if options.form == "default":
         yield Lever("optimizer one parameter at a time", replace(options, form="for-loop"), dims)
     if options.attention == "as-is":
         yield Lever("fused attention", replace(options, attention="fused"), dims)
     if options.autocast is None:
-        yield Lever("autocast to bfloat16", replace(options, autocast=torch.bfloat16), dims)
+        low = "bfloat16" if device is None or device.rated("bfloat16") else "float16"
+        yield Lever(f"autocast to {low}", replace(options, autocast=getattr(torch, low)), dims)
     parts = 2
     while name and batch is not None and batch % parts == 0 and parts <= _MOST_PARTS:
         yield Lever(
