@@ -33,6 +33,22 @@ def attention():
 def plain():
     return torch.nn.Linear(8, 8), (torch.zeros(2, 8),)
 
+def on_a_gpu():
+    model = torch.nn.Linear(1 << 20, 1 << 16).cuda().to("cuda")  # 256 GiB: never built
+    return model, (torch.zeros(1, 1 << 20, device="cuda").to(torch.device("cuda", 0)),)
+
+def small_on_a_gpu():
+    return torch.nn.Linear(4, 4).to("cuda:0"), (torch.zeros(2, 4).cuda(),)
+
+def of_many():
+    return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), loss=lambda out: out)
+
+def closure():
+    return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), optimizer=torch.optim.LBFGS)
+
+def wrong_shape():
+    return torch.nn.Linear(4, 4), (torch.zeros(2, 5),)
+
 def doubtful():
     class Net(torch.nn.Linear):
         def forward(self, x):
@@ -243,6 +259,39 @@ def test_two_ways_to_the_graph(call, nets):
     assert "some_nets.py" in done.stderr
     assert "Traceback" not in done.stderr
     assert call("plan", f"{nets}:plain", "--capture", "joint").exit_code == 2
+
+
+@pytest.mark.req("R3")
+def test_a_model_that_asks_for_a_gpu_is_planned_without_one(call, nets):
+    import torch
+
+    done = call("plan", f"{nets}:on_a_gpu", "--train", "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["steady"]["static_bytes"] == 4 * ((1 << 36) + (1 << 16) + (1 << 20))
+    assert not any("built with its memory" in note for note in answer["notes"])
+    small = ("measure", f"{nets}:small_on_a_gpu", "--runtime", "torch", "--train")
+    assert call(*small, "--device", "cpu").exit_code == 0
+    if not torch.cuda.is_available():
+        done = call(*small)
+        assert done.exit_code == 1
+        assert "--device cpu" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("fit", "--budget", "1MiB"),
+                                  ("measure", "--runtime", "torch")])  # fmt: skip
+@pytest.mark.parametrize(("model", "code", "said"), [
+    ("of_many", 2, "shape (2, 4), not one number"), ("closure", 2, "LBFGS"),
+    ("doubtful", 1, "depends on the values of a tensor"), ("nothing", 2, "'nothing'"),
+    ("wrong_shape", 1, "check that one step"),
+])  # fmt: skip
+def test_what_cannot_be_trained_is_said_in_one_line(call, nets, verb, model, code, said):
+    done = call(verb[0], f"{nets}:{model}", "--train", *verb[1:])
+    assert done.exit_code == code
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Could not guard" not in done.stderr
 
 
 def test_bad_requests(call, nets):

@@ -29,19 +29,25 @@ def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> 
     line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
     path = failed_module(module, error) or type(module).__name__
     said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
-    why = type(error).__name__
-    if why in _BY_DATA:
+    why = f"{type(error).__name__}: {said.strip()[:300]}"
+    if _by_data(error):
         why = "its control flow depends on the values of a tensor"
     return ModelError(
-        f"{what} failed: {why}: {said.strip()[:300]}",
+        f"{what} failed: {why}",
         where=", ".join(filter(None, (f"module {path!r}", line))),
         hint=hint,
     )
+
+
+def _by_data(error: Exception) -> bool:
+    return type(error).__name__ in _BY_DATA
 
 
 def failed_step(module: torch.nn.Module, error: Exception, *, real: bool = False) -> ModelError:
     """The error of a training step, run on tensors without values or for real."""
     if real:
         return failure(module, error, "a training step", "")
-    return failure(module, error, "a training step on tensors without values",
-                   "control flow that depends on values cannot be followed")  # fmt: skip
+    hint = "branches and loops that values decide cannot be followed without values"
+    if not _by_data(error):
+        hint = "check that one step of it runs in torch alone"
+    return failure(module, error, "a training step on tensors without values", hint)

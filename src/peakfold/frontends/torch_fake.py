@@ -181,27 +181,33 @@ class OnCpu(Replacing):
 
     Args:
         named: more functions that a subclass wants to see.
+        home: where tensors are made in place of another device; those that exist stay where
+            they are.
     """
 
-    def __init__(self, named: frozenset[Any] = frozenset()) -> None:
+    def __init__(
+        self, named: frozenset[Any] = frozenset(), home: torch.device | str = _CPU
+    ) -> None:
         super().__init__(_MOVES | named)
+        self._home = torch.device(home)
 
     def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run it with devices of a machine without any."""
         if func in (torch.Tensor.cuda, torch.Tensor.xpu):
             return args[0]
+        home = args[0].device if func is torch.Tensor.to else self._home
         if func is torch.Tensor.to and len(args) > 1:
-            args = (args[0], _cpu(args[1]), *args[2:])
+            args = (args[0], _here(args[1], home), *args[2:])
         if "device" in kwargs:
-            kwargs = {**kwargs, "device": _cpu(kwargs["device"])}
+            kwargs = {**kwargs, "device": _here(kwargs["device"], home)}
         return func(*args, **kwargs)
 
 
-def _cpu(device: Any) -> Any:
+def _here(device: Any, home: torch.device) -> Any:
     if isinstance(device, str) and device.split(":")[0] in _ELSEWHERE:
-        return _CPU
+        return home
     if isinstance(device, torch.device) and device.type in _ELSEWHERE:
-        return _CPU
+        return home
     return device
 
 

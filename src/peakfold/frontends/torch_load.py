@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ except ImportError:
     ) from None
 
 from peakfold.frontends.torch_export import read_program, with_notes
-from peakfold.frontends.torch_fake import same_randomness
+from peakfold.frontends.torch_fake import OnCpu, same_randomness
 from peakfold.frontends.torch_module import Example, capture, input_names
 
 
@@ -54,12 +54,13 @@ def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
     return with_notes(graph, notes), bindings
 
 
-def load_example(spec: str, *, real: bool = False) -> Example:
+def load_example(spec: str, *, real: bool = False, on_device: bool = False) -> Example:
     """What a callable returns, as an `Example`.
 
     Args:
         spec: ``package.module:callable``.
         real: build the module with its values, to run it.
+        on_device: then on the devices it asks for; otherwise on the CPU.
 
     Raises:
         UsageError: no such module or callable.
@@ -67,7 +68,7 @@ def load_example(spec: str, *, real: bool = False) -> Example:
     """
     with _importing():
         make = _found(spec)
-        return _built(spec, make) if real else _example(spec, make)[0]
+        return _built(spec, make, on_device=on_device) if real else _example(spec, make)[0]
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with same_randomness(), torch.device("meta"):
+            with same_randomness(), torch.device("meta"), OnCpu(home="meta"):
                 example = _read(spec, make())
         except PeakfoldError:
             raise
@@ -123,14 +124,17 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     return example, notes
 
 
-def _built(spec: str, make: Callable[[], Any]) -> Example:
+def _built(spec: str, make: Callable[[], Any], *, on_device: bool = False) -> Example:
+    """What the callable makes with its memory, on the CPU unless its own devices are asked for."""
     try:
-        with same_randomness():
+        with same_randomness(), nullcontext() if on_device else OnCpu():
             return _read(spec, make())
     except PeakfoldError:
         raise
     except Exception as error:
-        raise ModelError(f"the callable failed: {_told(error)}", where=spec) from None
+        none = "CUDA" in str(error) and not torch.cuda.is_available()
+        hint = "it asks for a GPU, and none is here: --device cpu" if none else ""
+        raise ModelError(f"the callable failed: {_told(error)}", where=spec, hint=hint) from None
 
 
 def _read(spec: str, made: object) -> Example:

@@ -104,13 +104,14 @@ def loss_of(out: Any, options: StepOptions) -> torch.Tensor:
     """The loss of a module's result: as the options say, its own, or a sum.
 
     Raises:
-        UsageError: no tensor of the result depends on a trainable parameter.
+        UsageError: no tensor of the result depends on a trainable parameter, or the
+            loss is not one number.
     """
-    if options.loss is not None:
-        return options.loss(out)
     given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
-    if isinstance(given, torch.Tensor):
-        return given
+    if options.loss is not None:
+        given = options.loss(out)
+    if options.loss is not None or isinstance(given, torch.Tensor):
+        return _one_number(given)
     real = [t for t in tensors_of(out) if t.is_floating_point() and t.requires_grad]
     if not real:
         raise UsageError(
@@ -118,3 +119,12 @@ def loss_of(out: Any, options: StepOptions) -> torch.Tensor:
             hint="give the Example a loss: from the module's result to a scalar",
         )
     return real[0].sum()
+
+
+def _one_number(loss: Any) -> torch.Tensor:
+    if not isinstance(loss, torch.Tensor):
+        raise UsageError(f"the loss is a {type(loss).__name__}, not a tensor")
+    if loss.numel() != 1:
+        raise UsageError(f"the loss has the shape {tuple(loss.shape)}, not one number",
+                         hint="take its mean or its sum")  # fmt: skip
+    return loss

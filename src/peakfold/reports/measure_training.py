@@ -56,7 +56,7 @@ def measure_document(
 
     if device == "cuda":
         allocator = allocator or cuda.CudaAllocator()  # before a large model is built
-    example = load_example(spec, real=True)
+    example = load_example(spec, real=True, on_device=device != "cpu")
     chosen = device or _home(example)
     options = replace(
         options, loss=example.loss or options.loss,
