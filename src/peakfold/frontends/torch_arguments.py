@@ -1,0 +1,118 @@
+"""The arguments of an ATen call, taken apart: operands by position, the rest as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from peakfold.frontends.torch_values import Ref, attribute
+from peakfold.ir import AttrValue
+
+_WEIGHTS = ("params", "w_ih", "weight0")
+_FFT_DIMS = ("dim", "dims")
+
+
+@dataclass(slots=True)
+class Arguments:
+    """An operator's arguments, split: tensors by position, the rest as attributes."""
+
+    refs: list[Ref | None] = field(default_factory=list)
+    attrs: dict[str, AttrValue] = field(default_factory=dict)
+    start: dict[str, int] = field(default_factory=dict)
+    written: list[int] = field(default_factory=list)
+    packed: list[object] = field(default_factory=list)
+
+    def add(self, name: str, value: object, *, written: bool) -> None:
+        """Add the next argument; `written` when the operator writes it in place."""
+        self.start[name] = len(self.refs)
+        if isinstance(value, Ref):
+            if written:
+                self.written.append(len(self.refs))
+            self.refs.append(value)
+        elif isinstance(value, list | tuple) and any(isinstance(v, Ref) for v in value):
+            for item in value:
+                self.add(name, item, written=written)
+            self.start[name] = len(self.refs) - len(value)
+        elif value is None:
+            self.refs.append(None)
+        elif isinstance(value, torch.ScriptObject):
+            self.packed.append(value)
+        else:
+            found = attribute(value)
+            if found is not None:
+                self.attrs[name] = found
+
+
+def bound(
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[str, str, Arguments]:
+    """Domain, name and arguments of a call."""
+    arguments = Arguments()
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        for at, value in enumerate(args):
+            arguments.add(f"arg{at}", value, written=False)
+        return "higher_order", str(getattr(func, "_name", func)), arguments
+    # `transpose_` and its like change what a tensor says of its storage, and no byte of it.
+    only_metadata = torch.Tag.inplace_view in func.tags
+    for at, formal in enumerate(schema.arguments):
+        if at < len(args) and not formal.kwarg_only:
+            value = args[at]
+        elif formal.name in kwargs:
+            value = kwargs[formal.name]
+        elif formal.has_default_value():
+            value = formal.default_value
+        else:
+            continue
+        alias = formal.alias_info
+        written = alias is not None and alias.is_write and not only_metadata
+        arguments.add(formal.name, value, written=written)
+    domain, _, operator = schema.name.partition("::")
+    return domain, operator, arguments
+
+
+def only_views(func: Any) -> bool:
+    """Whether the schema says that every result aliases an operand it does not write."""
+    returns = getattr(getattr(func, "_schema", None), "returns", ())
+    return bool(returns) and all(
+        one.alias_info is not None and not one.alias_info.is_write for one in returns
+    )
+
+
+def does_nothing(attrs: Mapping[str, AttrValue]) -> bool:
+    """Whether a dropout returns its operand."""
+    return not attrs.get("train", attrs.get("training", 1)) or attrs.get("p") == 0
+
+
+def row_attributes(kind: str, name: str, arguments: Arguments) -> dict[str, AttrValue]:
+    """What a row needs and only operands tell."""
+    if kind == "rnn_layers":
+        first = next(arguments.start[key] for key in _WEIGHTS if key in arguments.start)
+        counted = 4 if name == "mkldnn_rnn_layer" else len(arguments.refs) - first
+        return {"first_weight": first, "weights": counted}
+    if kind == "fft" and arguments.refs[0] is not None:
+        return {"points": _points(name, arguments)}
+    return {}
+
+
+def _points(name: str, arguments: Arguments) -> tuple[int, ...]:
+    """Lengths of the transformed axes."""
+    ref = arguments.refs[0]
+    shape = tuple(ref.tensor.shape) if ref is not None else ()
+    asked = next((arguments.attrs[key] for key in _FFT_DIMS if key in arguments.attrs), None)
+    if asked is None:
+        asked = tuple(range(-2, 0)) if name.endswith("2") else tuple(range(len(shape)))
+    axes = asked if isinstance(asked, tuple) else (asked,)
+    lengths = arguments.attrs.get(
+        "n", arguments.attrs.get("s", arguments.attrs.get("last_dim_size"))
+    )
+    if isinstance(lengths, int):
+        return (lengths,)
+    if isinstance(lengths, tuple):
+        return tuple(int(n) for n in lengths if not isinstance(n, str))
+    return tuple(int(shape[int(axis)]) for axis in axes if not isinstance(axis, str))

@@ -1,0 +1,158 @@
+"""The values of a torch program: every write to a storage makes new versions of what lies in it.
+
+Torch programs write in place and look at one storage through many tensors; the IR has values.
+Who reads another tensor of a written storage reads it after the write: an `after_write` op, free,
+where the two are not the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import torch
+
+from peakfold.frontends.torch_sparse import kind_of
+from peakfold.frontends.torch_values import Place, Ref, place_of, tensor_of
+from peakfold.ir import Op, Role, Stated, Tensor, ViewFact
+
+
+class Versions:
+    """Values by the torch tensors they stand for, and the ops that order reads behind writes.
+
+    Args:
+        changeable: roles of static tensors that the program may write in place.
+    """
+
+    def __init__(self, changeable: frozenset[Role] = frozenset({Role.STATE})) -> None:
+        self._changeable = changeable
+        self._tensors: dict[str, Tensor] = {}
+        self._ops: list[Op] = []
+        self._inputs: list[str] = []
+        self._captured: list[str] = []
+        self._name: dict[Hashable, str] = {}
+        self._place: dict[str, Place] = {}
+        self._version: dict[str, int] = {}
+        self._writers: dict[int, list[str]] = {}
+        self._same_storage: dict[int, tuple[int, int]] = {}
+        self._state: dict[int, str] = {}
+        self._declared: dict[Place, str] = {}
+        self._refs: list[Ref] = []  # keeps identities alive
+        self.notes: dict[str, None] = {}
+
+    def declare(self, ref: Ref, name: str, role: Role, trainable: bool | None = None) -> None:
+        """Add an input or a static tensor; one that was declared before keeps its first name."""
+        self._refs.append(ref)
+        if ref.key in self._name:
+            return
+        place = self._placed(ref.tensor)
+        twin = self._declared.get(place) if role is not Role.INPUT else None
+        if twin is not None:
+            self._name[ref.key] = twin  # tied: the same bytes under two names
+            return
+        name = self._fresh(name)
+        made = tensor_of(name, ref.tensor, role)
+        self._add_tensor(replace(made, trainable=trainable), place)
+        self._name[ref.key] = name
+        self._declared[place] = name
+        if role is Role.INPUT:
+            self._inputs.append(name)
+        if role in self._changeable:
+            self._state[place.storage] = name
+
+    def declare_captured(self, ref: Ref, tensor: Tensor) -> None:
+        """Add an input of a body that is an outer tensor, under its name and with its role.
+
+        To be called before formals are declared, which get names that are still free.
+        """
+        self._refs.append(ref)
+        self._name[ref.key] = tensor.name
+        if tensor.name in self._tensors:
+            return
+        place = self._placed(ref.tensor)
+        self._add_tensor(tensor, place)
+        self._captured.append(tensor.name)
+        if tensor.role is Role.STATE:
+            self._state[place.storage] = tensor.name
+
+    def tensor(self, ref: Ref) -> Tensor:
+        """The IR tensor of a value as it is now."""
+        return self._tensors[self.read(ref)]
+
+    def alias(self, key: Hashable, ref: Ref) -> None:
+        """Let another key stand for a value."""
+        self._refs.append(ref)
+        if ref.key in self._name:
+            self._name[key] = self._name[ref.key]
+
+    def join(self, result: torch.Tensor, source: torch.Tensor) -> None:
+        """Say that a result lies in the storage of `source`, whatever the capture says."""
+        new, old = place_of(result), self._placed(source)
+        if new.storage != old.storage and new.storage not in self._same_storage:
+            self._same_storage[new.storage] = (old.storage, (old.start or 0) - (new.start or 0))
+
+    def name_of(self, key: Hashable) -> str | None:
+        """The name of a value as it was last made, or `None` for a stranger."""
+        return self._name.get(key)
+
+    def storage_of(self, tensor: torch.Tensor) -> int:
+        """Identity of the storage that a tensor lies in, joined ones taken as one."""
+        return self._placed(tensor).storage
+
+    def knows(self, key: Hashable) -> bool:
+        """Whether a value of this key exists."""
+        return key in self._name
+
+    def _placed(self, tensor: torch.Tensor) -> Place:
+        """Where a tensor lies, joined storages taken as one."""
+        place = place_of(tensor)
+        if tensor.layout is not torch.strided:
+            self.notes[f"tensors of layout {kind_of(tensor)} are counted as if they were dense"] = (
+                None
+            )
+        while place.storage in self._same_storage:
+            storage, shift = self._same_storage[place.storage]
+            place = place.moved(storage, shift)
+        return place
+
+    def _fresh(self, name: str) -> str:
+        if name not in self._tensors:
+            return name
+        at = 1
+        while f"{name}.{at}" in self._tensors:
+            at += 1
+        return f"{name}.{at}"
+
+    def _add_tensor(self, tensor: Tensor, place: Place) -> None:
+        self._tensors[tensor.name] = tensor
+        self._place[tensor.name] = place
+        self._version[tensor.name] = len(self._writers.get(place.storage, ()))
+
+    def read(self, ref: Ref) -> str:
+        """The name of a value as it is now, writes to its storage included."""
+        if ref.key not in self._name:
+            self.declare(ref, "untraced", Role.STATE)
+            self.notes[f"tensor {self._name[ref.key]!r} comes from no operator of the program"] = (
+                None
+            )
+        name = self._name[ref.key]
+        place = self._place[name]
+        writers = self._writers.get(place.storage, [])
+        for writer in writers[self._version[name] :]:
+            written = self._place[writer]
+            if written == place:
+                name = writer
+            elif written.overlaps(place):
+                name = self._after_write(name, writer, ref.tensor)
+        self._version[name] = len(writers)
+        self._name[ref.key] = name
+        return name
+
+    def _after_write(self, name: str, writer: str, tensor: torch.Tensor) -> str:
+        new = self._fresh(f"{name}.after")
+        place = self._place[name]
+        views = (ViewFact(0, 0, 0),) if place.storage in self._state else ()
+        stated = Stated(inplace=() if views else (0,), views=views)
+        self._ops.append(Op(new, "after_write", (name, writer), (new,), stated=stated))
+        self._add_tensor(tensor_of(new, tensor, view=True), place)
+        return new
