@@ -83,8 +83,10 @@ def test_banks_are_valid_and_within_their_size(problem, room):
 
 
 def test_banks_too_small_together():
-    with pytest.raises(DoesNotFit, match="no room"):
+    with pytest.raises(DoesNotFit, match="no room is found for buffer '1' "):
         pack_banks(Problem.of([0, 0], [1, 1], [8, 8]), [Bank("a", 8, 1.0), Bank("b", 4, 2.0)])
+    with pytest.raises(DoesNotFit, match="buffer '1' and 2 more "):
+        pack_banks(Problem.of([0] * 4, [1] * 4, [8] * 4), [Bank("a", 8, 1.0)])
     with pytest.raises(UsageError):
         pack_banks(Problem.of([0], [1], [8]), [])
 

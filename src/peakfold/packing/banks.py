@@ -131,10 +131,11 @@ def pack_banks(
         part = subproblem(problem, inside)
         heights[number] = part.height(where)
     if (bank < 0).any():
-        first = int(np.argmax(bank < 0))
+        first, others = int(np.argmax(bank < 0)), int((bank < 0).sum()) - 1
         raise DoesNotFit(
-            f"{int((bank < 0).sum())} buffers find no room in any bank",
-            where=problem.name(first), hint="give the last bank no capacity",
+            f"no room is found for buffer {problem.name(first)!r}"
+            + (f" and {others} more" if others else ""),
+            where="banks", hint="give the last bank no capacity",
         )  # fmt: skip
     cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
     return Placement(bank, offsets, tuple(heights), cost)
