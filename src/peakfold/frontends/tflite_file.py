@@ -118,7 +118,7 @@ def read_tflite(path: Path) -> TfliteFile:
     except ValueError:
         raise ModelError("it is empty") from None
     except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror}", where=str(path)) from None
+        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
     return parse_tflite(data)
 
 

@@ -74,12 +74,16 @@ def judge_capacity(
         capacity: bytes, or None to minimise.
         minimize: go on below the capacity.
         strategy: as for `pack`.
-        time_limit: seconds.
+        time_limit: seconds, without those that kernels take to be made ready.
         seed: of the randomised parts.
         progress: called with (height, lower bound).
         on_compile: called before kernels are compiled, which takes seconds.
         want_culprits: also explain an infeasible capacity.
         planner: a planner to judge instead of ours.
+
+    Raises:
+        UsageError: an unknown strategy, a negative capacity or time limit.
+        PeakfoldError: the planner failed, or its offsets break a rule.
 
     Example:
         >>> p = Problem.of([0, 1], [4, 3], [16, 8])

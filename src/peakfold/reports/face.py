@@ -110,7 +110,7 @@ def read_profile(path: str | Path) -> Profile:
     try:
         return decode_profile(Path(path).read_bytes(), str(path))
     except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror}", where=str(path)) from None
+        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
 
 
 def read_plan(path: str | Path) -> Plan:
