@@ -43,6 +43,7 @@ def test_attention_is_quadratic_in_the_sequence(call: Call, tmp_path: Path) -> N
     # x w: N S 64; q t and p q: N S^2 8 each.
     assert "16 N S^2 + 64 N S" in text
     assert "equal to the counts at N, S = 7, 5; 12, 9; 257, 130" in text
+    assert text.startswith("attention.onnx onnx, N, S not bound")
     assert "from 2 on" in text  # a transposition of one row moves nothing
     assert told(call, path)["dims"] == ["N", "S"]
     one = told(call, path, "--dim", "N=3")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -119,8 +120,8 @@ def formulas(
 
     best = _best(dims, count)
     return FormulasDocument(
-        schema="peakfold.formulas/1", model=graph.name, format=graph.source, dims=list(dims),
-        multiple_of=best.step, points=list(best.points),
+        schema="peakfold.formulas/1", model=Path(path).name, format=graph.source or "pf",
+        dims=list(dims), multiple_of=best.step, points=list(best.points),
         checked=[list(check) for check in best.checks], totals=best.records,
         notes=list(graph.notes),
     )  # fmt: skip
