@@ -158,8 +158,12 @@ def test_measure(call, nets):
     answer = json.loads(done.stdout)
     assert answer["obeyed"]
     assert answer["steady"]["predicted_bytes"] == answer["steady"]["tensor_bytes"]
-    assert "the prediction holds" in call("measure", f"{nets}:mlp", "--runtime", "torch",
-                                          "--train").stdout  # fmt: skip
+    again = call("measure", f"{nets}:mlp", "--runtime", "torch", "--train", "--accumulate", "2",
+                 "--autocast", "bfloat16", "--optimizer-form", "foreach")  # fmt: skip
+    assert "the prediction holds" in again.stdout
+    assert "2 batches accumulated" in again.stdout
+    assert "autocast to bfloat16" in again.stdout
+    assert call("measure", "model.tflite", "--accumulate", "2").exit_code == 2
 
 
 @pytest.mark.req("R3")
@@ -186,8 +190,9 @@ def test_levers_are_offered_where_they_change_something_and_say_what_they_cost(c
     assert not any("attention" in lever["what"] for lever in bare)
     assert any("attention" in lever["what"] for lever in options("attention"))
     assert not any("one parameter" in lever["what"] for lever in bare)  # a CPU's default
-    parts = [lever for lever in bare if "parts" in lever["what"]]
-    assert len(parts) == 5  # the example's batch of 32 is halved five times
+    assert sum("parts" in lever["what"] for lever in bare) == 1  # the first that fits
+    tight = [v for v in options("mlp", "--budget", "10KiB") if "parts" in v["what"]]
+    assert len(tight) == 5  # the example's batch of 32 is halved five times
     assert {lever["extra_time_s"] for lever in bare[1:]} == {None}
     assert all(lever["why_unknown"] for lever in bare[1:])
     card = options("mlp", "--device", "t4", "--optimizer", "adamw", "--kernels", "cuda")

@@ -170,13 +170,17 @@ train_options = _stack(
 )  # fmt: skip
 
 
-step_options = _stack(
+run_options = _stack(
     click.option("--optimizer-form", type=click.Choice(FORMS),
                  help="Of a torch step: how the optimizer walks the parameters."),
     click.option("--accumulate", type=click.IntRange(min=1), metavar="N",
                  help="Of a torch step: batches before one update."),
     click.option("--autocast", type=click.Choice(("bfloat16", "float16")),
                  help="Of a torch step: element type of the forward pass."),
+)  # fmt: skip
+
+step_options = _stack(
+    run_options,
     click.option("--kernels", type=click.Choice(("cpu", "cuda")),
                  help="Of a torch step: whose kernels decide what is saved."),
     click.option("--attention", type=click.Choice(("as-is", "fused", "math")),
@@ -190,7 +194,7 @@ def take_step(flags: dict[str, Any]) -> dict[str, Any]:
         "optimizer_form": "form", "accumulate": "accumulate", "autocast": "autocast",
         "kernels": "device", "attention": "attention",
     }  # fmt: skip
-    taken = {field: flags.pop(name) for name, field in names.items()}
+    taken = {field: flags.pop(name, None) for name, field in names.items()}
     return {field: value for field, value in taken.items() if value is not None}
 
 

@@ -64,6 +64,8 @@ def fit_training(
         rows.append(_row(lever.what, found.need, before.extra(base, lever), fits=found.fits,
                          applied=takes))  # fmt: skip
         best = found if takes else best
+        if lever.whole and found.fits:
+            break  # smaller parts fit, too, and cost more
     rest = {key: value for key, value in dims.items() if key != name}
     most = fit.largest_batch(example, options, have, rest) if name else None
     return TrainingFitDocument(
