@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -45,9 +44,7 @@ def fit_training(
     from peakfold.runtimes.torch.levers import levers
 
     example = load_example(spec)
-    options = replace(
-        options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
-    )
+    options = fit.own_options(example, options)
     name, note = _batch(example)
     batch = fit.batch_number(example, name, dims) if name else None
     steps = fit.steps_of(example, options, dims)

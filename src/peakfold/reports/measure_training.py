@@ -51,17 +51,14 @@ def measure_document(
     if device not in (None, *DEVICES):
         raise UsageError(f"no device {device!r} to measure on", hint="known: cpu, cuda")
     from peakfold.frontends.torch_load import load_example
-    from peakfold.runtimes.torch import cuda
+    from peakfold.runtimes.torch import cuda, fit
     from peakfold.runtimes.torch.measure import measure_training
 
     if device == "cuda":
         allocator = allocator or cuda.CudaAllocator()  # before a large model is built
     example = load_example(spec, real=True, on_device=device != "cpu")
     chosen = device or _home(example)
-    options = replace(
-        options, loss=example.loss or options.loss,
-        optimizer=example.optimizer or options.optimizer, device=chosen,
-    )  # fmt: skip
+    options = replace(fit.own_options(example, options), device=chosen)
     example = _on_host(example)
     inputs = (example.module, example.args, example.kwargs)
     if chosen == "cuda":

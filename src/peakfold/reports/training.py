@@ -83,9 +83,7 @@ def plan_training(
     from peakfold.runtimes.torch import fit
 
     example = load_example(spec)
-    options = replace(
-        options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
-    )
+    options = fit.own_options(example, options)
     steps = fit.steps_of(example, options, dims)
     graph, notes = _graph(example, options, dims, joint=joint)
     result = make_plan(graph, replace(plan_options, quick=True))

@@ -139,3 +139,15 @@ def test_bad_requests():
             CudaAllocator()
         with pytest.raises(BackendMissing, match="CUDA"):
             measure_on_device(module, (torch.zeros(1, 2),))
+
+
+def test_a_step_runs_where_the_examples_tensors_are():
+    from peakfold.frontends.torch_module import Example
+    from peakfold.reports.measure_training import _home
+
+    class OnCard:
+        is_cuda = True
+
+    module = torch.nn.Linear(2, 2)
+    assert _home(Example(module, (torch.zeros(1, 2), 3, None))) == "cpu"
+    assert _home(Example(module, (), {"x": [torch.zeros(1), OnCard()]})) == "cuda"

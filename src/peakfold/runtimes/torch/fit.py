@@ -41,6 +41,13 @@ class Room:
     fits: bool
 
 
+def own_options(example: Example, options: StepOptions) -> StepOptions:
+    """The options with the example's own loss and optimizer, where it has them."""
+    return replace(
+        options, loss=example.loss or options.loss, optimizer=example.optimizer or options.optimizer
+    )
+
+
 def steps_of(
     example: Example, options: StepOptions, dims: Mapping[str, int],
     workspace: Callable[[Any, Any, Any], int] | None = None,
