@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -58,22 +59,44 @@ def bound(
         for at, value in enumerate(args):
             arguments.add(f"arg{at}", value, written=False)
         return "higher_order", str(getattr(func, "_name", func)), arguments
-    # `transpose_` and its like change what a tensor says of its storage, and no byte of it.
-    only_metadata = torch.Tag.inplace_view in func.tags
-    for at, formal in enumerate(schema.arguments):
-        if at < len(args) and not formal.kwarg_only:
+    domain, operator, formals = _formals(func)
+    for at, formal in enumerate(formals):
+        if at < len(args) and formal.positional:
             value = args[at]
         elif formal.name in kwargs:
             value = kwargs[formal.name]
-        elif formal.has_default_value():
-            value = formal.default_value
+        elif formal.optional:
+            value = formal.default
         else:
             continue
-        alias = formal.alias_info
-        written = alias is not None and alias.is_write and not only_metadata
-        arguments.add(formal.name, value, written=written)
-    domain, _, operator = schema.name.partition("::")
+        arguments.add(formal.name, value, written=formal.written)
     return domain, operator, arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Formal:
+    """One argument of a schema, read once: torch makes its description anew each time."""
+
+    name: str
+    positional: bool
+    optional: bool
+    default: Any
+    written: bool
+
+
+@cache
+def _formals(func: Any) -> tuple[str, str, tuple[_Formal, ...]]:
+    schema = func._schema
+    # `transpose_` and its like change what a tensor says of its storage, and no byte of it.
+    only_metadata = torch.Tag.inplace_view in func.tags
+    found = []
+    for formal in schema.arguments:
+        alias, optional = formal.alias_info, formal.has_default_value()
+        written = alias is not None and alias.is_write and not only_metadata
+        default = formal.default_value if optional else None
+        found.append(_Formal(formal.name, not formal.kwarg_only, optional, default, written))
+    domain, _, operator = schema.name.partition("::")
+    return domain, operator, tuple(found)
 
 
 def only_views(func: Any) -> bool:

@@ -89,9 +89,12 @@ def _taken(value: Any, mode: FakeTensorMode, made: dict[int, Any]) -> Any:
     """A value of the twin's state as the optimizer's own; a counter stays a known number."""
     if not isinstance(value, torch.Tensor):
         return value
-    if id(value) not in made:
-        known = value.device.type == "cpu" and value.numel() == 1
-        made[id(value)] = (
-            torch.tensor(value.tolist(), dtype=value.dtype) if known else fake_like(value, mode)
-        )
+    if id(value) in made:
+        return made[id(value)]
+    with torch._C.DisableTorchFunction():
+        if value.device.type == "cpu" and value.numel() == 1:
+            made[id(value)] = torch.tensor(value.tolist(), dtype=value.dtype)
+        else:
+            with _disable_current_modes():
+                made[id(value)] = fake_like(value, mode)
     return made[id(value)]
