@@ -24,7 +24,7 @@ from peakfold.planning.verify import verify_plan  # noqa: E402
 from .training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
-nn = torch.nn
+nn, F = torch.nn, torch.nn.functional
 checkpoint = torch.utils.checkpoint.checkpoint
 
 
@@ -75,6 +75,34 @@ def test_optimizer_forms(optimizer, form):
     one = fake_steps(module, args, kwargs, options)
     two = real_steps(module, args, kwargs, options)
     assert (one.first.peak, one.steady.peak) == (two.first.peak, two.steady.peak)
+
+
+LOSSES = {
+    "mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss, "soft_margin": F.soft_margin_loss,
+    "bce": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y), "huber": F.huber_loss,
+    "fold": lambda x, _: F.fold(F.unfold(x, 3), 14, 3).sum(), "l1": F.l1_loss,
+    "bce_with_logits": F.binary_cross_entropy_with_logits, "kl_div": F.kl_div,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_a_loss_keeps_the_block_that_its_kernel_does(name, reduction):
+    """Some kernels reduce into a block as large as what they started from."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            out = self.conv(x)
+            extra = {} if name in ("fold", "bce") else {"reduction": reduction}
+            return LOSSES[name](out, torch.ones_like(out), **extra).sum()
+
+    args = (torch.zeros(2, 3, 16, 16),)
+    found = compare(fake_steps(Net(), args).steady, real_steps(Net(), args).steady)
+    assert all(one == two for one, two in found.phases.values()), dict(found.phases)
 
 
 OTHERS = ["Adadelta", "Adafactor", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "Rprop"]
@@ -145,9 +173,6 @@ class Attention(nn.Module):
     def forward(self, x):
         q, k, v = self.qkv(x).view(2, 64, 3, 4, 8).permute(2, 0, 3, 1, 4)
         return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
-
-
-F = nn.functional
 
 
 def test_attention_kernels():

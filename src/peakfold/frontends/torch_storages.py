@@ -6,6 +6,7 @@ included. It works alike for real tensors and for fake ones, which have no memor
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class StorageTracker(Watching):  # type: ignore[no-untyped-call]
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and note the storages of its operands and results."""
         out = run_operator(func, args, kwargs)
+        _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)):
             self._note(tensor, "outside", scope, None)
@@ -146,6 +148,32 @@ class StorageTracker(Watching):  # type: ignore[no-untyped-call]
         if found is not None:
             self._event += 1
             found.died = self._event
+
+
+_aten = torch.ops.aten
+_REDUCED = frozenset({
+    _aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.soft_margin_loss.default,
+    _aten.binary_cross_entropy.default,
+})  # fmt: skip
+
+
+def _keep_block(func: Any, args: Any, out: Any) -> None:
+    """Give a fake result the block that the real one keeps, where that is larger.
+
+    These kernels reduce, or fold, into a block that was made for what they started from; the
+    result shrinks, its block does not. Found by comparing the results of all of PyTorch's
+    operators, real and fake.
+    """
+    if func in _REDUCED:
+        shape = torch.broadcast_shapes(args[0].shape, args[1].shape)  # type: ignore[no-untyped-call]
+        count = math.prod(shape)
+    elif func is _aten.col2im.default:
+        count = args[0].numel()
+    else:
+        return
+    storage = out.untyped_storage()
+    if isinstance(out, FakeTensor) and storage.nbytes() < count * out.element_size():
+        storage.resize_(count * out.element_size())
 
 
 def _called(func: Any) -> str:
