@@ -313,8 +313,34 @@ def test_four_bit_weights_of_matmulnbits():
     found = count(nodes, {"x": (4, 64)}, stored)
     f = found.total().figures
     assert (f.macs, f.other_ops) == (8192, 2 * 64 * 32)
+    # Two weights a byte; scales and zero points are stored beside the weights.
+    assert (f.params, found.statistics) == (64 * 32, 64 + 32)
     assert found.param_bytes == {"float32": 256, "uint8": 32 * 32 + 32}
     assert found.unsupported() == {}
+
+
+@pytest.mark.req("R66", "R20")
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_packed_in_bytes_are_counted_one_by_one(bits):
+    # A last block that is not full is stored whole; its filling is no weight.
+    stored = [zeros("w", (6, 3, 32 * bits // 8), UINT8), zeros("s", (6 * 3,))]
+    attrs = {"K": 80, "N": 6, "bits": bits, "block_size": 32}
+    found = count([("MatMulNBits", "x w s", "y", attrs, MS)], {"x": (4, 80)}, stored)
+    assert found.total().params == 80 * 6
+    assert found.param_bytes["uint8"] == 6 * 96 * bits // 8
+    tied = [("MatMulNBits", "x w s", "h", attrs, MS), ("MatMulNBits", "x w s", "y", attrs, MS)]
+    assert count(tied, {"x": (4, 80)}, stored).total().params == 80 * 6
+
+
+@pytest.mark.req("R66")
+def test_packed_experts_are_counted_one_by_one():
+    stored = [zeros("w1", (4, 24, 6), UINT8), zeros("s1", (4, 24)),
+              zeros("w2", (4, 12, 12), UINT8), zeros("s2", (4, 12))]  # fmt: skip
+    attrs = {"k": 1, "expert_weight_bits": 4}
+    nodes = [("QMoE", "x r w1 s1 _ w2 s2", "y", attrs, MS)]
+    found = count(nodes, {"x": (8, 12), "r": (8, 4)}, stored)
+    assert found.total().params == 4 * 2 * 24 * 12
+    assert found.statistics == 4 * (24 + 12)
 
 
 @pytest.mark.req("R65")

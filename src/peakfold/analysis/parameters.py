@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from peakfold.ir import Graph, Op, Role, Tensor
-from peakfold.ops import NOT_WEIGHTS, VALUE_INPUTS, lookup
+from peakfold.ops import NOT_WEIGHTS, VALUE_INPUTS, held_weights, lookup
 
 Key = tuple[str, ...]
 """A stored tensor: the names of the ops whose bodies it lies in, then its own."""
@@ -38,6 +38,7 @@ class Ledger:
     Attributes:
         tensors: every stored tensor there was before folding.
         uses: what the run's ops take each of them for.
+        held: weights in a tensor whose elements hold several each.
         generated: those that folding made from nothing stored.
         stated: whether the graph itself says which tensors are parameters.
         beside: whether layers read parameters, so that constants are what they are called.
@@ -46,6 +47,7 @@ class Ledger:
 
     tensors: dict[Key, Tensor] = field(default_factory=dict)
     uses: dict[Key, set[str]] = field(default_factory=dict)
+    held: dict[Key, int] = field(default_factory=dict)
     generated: set[Key] = field(default_factory=set)
     seen: set[Key] = field(default_factory=set)
     stated: bool = False
@@ -85,7 +87,8 @@ class Ledger:
                     tensor = self.tensors[key]
                     kinds = [self.what(key), *(["frozen"] if tensor.trainable is False else [])]
                     for what in kinds:
-                        found[what] = found.get(what, 0) + (tensor.elements or 0)
+                        count = self.held.get(key, tensor.elements or 0)
+                        found[what] = found.get(what, 0) + count
         return found
 
 
@@ -148,6 +151,7 @@ def _enter(
         for name, use in _uses(op):
             for key in sources.get(name, ()):
                 ledger.uses.setdefault(key, set()).add(use)
+        _unpack(ledger, op, sources)
         bodies[place(op)] = tuple(
             _enter(
                 ledger, now.graph, before.graph, (*path, *place(op)),
@@ -156,6 +160,17 @@ def _enter(
             for now, before in zip(kept.regions, op.regions, strict=True)
         )  # fmt: skip
     return Scope(sources, bodies)
+
+
+def _unpack(ledger: Ledger, op: Op, sources: Mapping[str, tuple[Key, ...]]) -> None:
+    """Note the operands of an op whose elements hold several weights each."""
+    for at, name in enumerate(op.inputs):
+        keys = sources.get(name, ())
+        if len(keys) == 1:
+            stored = ledger.tensors[keys[0]].elements
+            held = held_weights(op, at, stored)
+            if held is not None and held != stored:
+                ledger.held[keys[0]] = held
 
 
 def _own(ledger: Ledger, path: Key, tensor: Tensor) -> tuple[Key, ...]:

@@ -47,7 +47,7 @@ from peakfold.ops import (
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
 from peakfold.ops.tflite_overlap import OVERLAPS
-from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS
+from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS, held_weights
 
 __all__ = [
     "KINDS",
@@ -62,6 +62,7 @@ __all__ = [
     "ShapeRule",
     "ViewRule",
     "context",
+    "held_weights",
     "lookup",
     "register",
 ]

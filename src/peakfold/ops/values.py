@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from peakfold.ir.graph import Tensor
+from peakfold.ir.graph import Op, Tensor
 from peakfold.ir.types import DTYPES, DType, Shape
 from peakfold.ops.spec import Context, concrete
 
@@ -138,6 +138,7 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "qlinear_conv": _QLINEAR,
         "qlinear_matmul": _QLINEAR,
         "qlinear_mul": _QLINEAR,
+        "qmoe": {3: "scale", 6: "scale", 9: "scale"},
         "quantize_linear": _SCALES,
         "rnn": _STATES,
         "scatter": _INDICES,
@@ -151,6 +152,8 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
 points of a quantised tensor; ``index``: positions; ``state``: the first value of a recurrence.
 """
 
+_EXPERTS: Final = (2, 5, 8)  # matrices of the experts of `qmoe`, packed
+
 # Numbers of the ONNX TensorProto.DataType enumeration (onnx.proto), for attributes such as
 # Cast's `to`. A front end may write the element type's name instead.
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
@@ -162,6 +165,31 @@ _CODES: Final[Mapping[int, str]] = MappingProxyType(
         23: "float4e2m1", 24: "float8e8m0", 25: "uint2", 26: "int2",
     }
 )  # fmt: skip
+
+
+def held_weights(op: Op, position: int, stored: int | None) -> int | None:
+    """How many weights a stored operand holds.
+
+    Some operators keep weights of a few bits in bytes, several in each element of their tensor.
+
+    Args:
+        op: the reader.
+        position: of the operand.
+        stored: elements of its tensor.
+
+    Example:
+        >>> bits = Op("y", "matmul_nbits", ("x", "w", "s"), ("y",), {"K": 64, "N": 32, "bits": 4})
+        >>> held_weights(bits, 1, 1024), held_weights(bits, 2, 64)
+        (2048, 64)
+    """
+    if op.kind in ("matmul_nbits", "matmul_bnb4") and position == 1:
+        rows, columns = op.attrs.get("K"), op.attrs.get("N")
+        if isinstance(rows, int) and isinstance(columns, int):
+            return rows * columns
+    if op.kind == "qmoe" and position in _EXPERTS and stored is not None:
+        bits = op.attrs.get("expert_weight_bits", 4)
+        return stored * (8 // bits if isinstance(bits, int) and 0 < bits <= 8 else 1)
+    return stored
 
 
 class CannotTell(Exception):
