@@ -92,3 +92,41 @@ def test_dimensions_without_a_number_are_named() -> None:
     shown = repr(peakfold.cost(parse_graph(text)))
     assert "not known while these dimensions have no number: N" in shown
     assert "no number" not in repr(peakfold.cost(parse_graph(text.replace("N", "2"))))
+
+
+WARP = HEAD + 'input x: int8[4]\ny: int8[4] = "com.example::zoom_in"(x)\noutput y'
+
+
+@pytest.mark.parametrize("name", ["com.example::zoom_in", "com.example::ZoomIn"])
+def test_a_handler_is_named_as_the_file_or_as_the_report_does(name):
+    assert peakfold.cost(parse_graph(WARP), handlers={name: lambda ctx: 7}).total().macs == 7
+
+
+def test_a_handler_for_nothing_is_refused():
+    with pytest.raises(UsageError, match=r"'zoomin'.*kinds without a row: com.example::zoom_in"):
+        peakfold.cost(parse_graph(WARP), handlers={"zoomin": lambda ctx: 7})
+    known = {"matmul": lambda ctx: 1}  # a kind of the registry may be absent from a model
+    assert peakfold.cost(parse_graph(WARP), handlers=known).total().macs is None
+
+
+@pytest.mark.parametrize("row", [lambda ctx: -1, lambda ctx: 2.5, lambda ctx: "9",
+                                 lambda ctx: 1 // 0, 3])  # fmt: skip
+def test_an_answer_that_is_no_count_is_refused(row):
+    with pytest.raises(UsageError, match="the handler of 'com.example::zoom_in'"):
+        peakfold.cost(parse_graph(WARP), handlers={"com.example::zoom_in": row})
+    if callable(row):
+        spec = OpSpec("zoom", macs=lambda ctx: 1, other_ops=row)
+        with pytest.raises(UsageError, match="the handler of"):
+            peakfold.inspect(parse_graph(WARP), handlers={"com.example::zoom_in": spec})
+
+
+def test_a_handler_may_not_know():
+    found = peakfold.cost(parse_graph(WARP), handlers={"com.example::zoom_in": lambda ctx: None})
+    assert found.total().macs is None
+    assert found.unsupported() == {"com.example::zoom_in": 1}
+
+
+@pytest.mark.parametrize("model", [3, None, b"x", (), (1, 2)])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(UsageError, match="is no model"):
+        peakfold.cost(model)

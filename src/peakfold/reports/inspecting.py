@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from peakfold.analysis import Cost, CostOptions, Index, cost_of, op_facts, unsupported
 from peakfold.device import Device, load_device
@@ -13,19 +14,20 @@ from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded
 from peakfold.frontends import load as load_file
 from peakfold.ir import Graph
-from peakfold.ops import REGISTRY, Context, OpSpec, lookup, register
 from peakfold.reports.breakdown import break_down
 from peakfold.reports.cost_results import CostReport, InspectReport
 from peakfold.reports.extras import Extras
+from peakfold.reports.handlers import Handler, with_handlers
 from peakfold.reports.inspect_text import ModelFacts
 from peakfold.target import load_target
 from peakfold.transform import Fold
 
 if TYPE_CHECKING:
     from peakfold.analysis.timing import Timing
+    from peakfold.frontends.torch_module import Example
 
-Model = str | Path | Graph | Loaded
-Handler = OpSpec | Callable[[Context], int | None]
+Model = Union[str, Path, Graph, Loaded, tuple[Any, ...], "Example"]
+"""A file, a graph, what `load` returned, or a torch module with its inputs: ``(module, args)``."""
 
 
 def load(
@@ -72,7 +74,7 @@ def inspect(
     """What a model costs, and where its memory goes, by role and by op.
 
     Args:
-        model: a path, a graph, or what `load` returned.
+        model: a path, a graph, what `load` returned, or ``(torch module, inputs)``.
         dims: as `load` takes them; only with a path.
         shapes: likewise.
         target: whose rules decide what is known of kernel scratch.
@@ -96,7 +98,7 @@ def inspect(
     graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
     index = Index.of(graph)
     found = break_down(index, [op_facts(graph, op, rules) for op in graph.ops])
-    table = _table(handlers)
+    table = with_handlers(loaded.graph, handlers)
     counts = cost_of(graph, _cost_options(options), table=table, original=loaded.graph)
     facts = ModelFacts(
         name=called(loaded),
@@ -151,16 +153,17 @@ def cost(
     """What a model costs: MACs, FLOPs, parameters, memory access, per op, scope and kind.
 
     Args:
-        model: a path, a graph, or what `load` returned.
+        model: a path, a graph, what `load` returned, or ``(torch module, inputs)``.
         dims: as `load` takes them; only with a path.
         shapes: likewise.
         fold: count what is computed before the run as done.
-        handlers: rows of your own by op kind, in place of the registry's: an `OpSpec`, or a
-            function from `peakfold.ops.Context` to MACs.
+        handlers: rows of your own by op kind (or by the operator's name in an ONNX file, such
+            as ``com.example::Warp``), in place of the registry's: an `OpSpec`, or a function
+            from `peakfold.ops.Context` to MACs.
         options: fields of `peakfold.analysis.CostOptions`: `causal`, `trips`, `batch`.
 
     Raises:
-        UsageError: an unknown option or name.
+        UsageError: an unknown option or name, a handler for no kind or with no count.
         ModelError: the model cannot be read.
 
     Example:
@@ -172,18 +175,9 @@ def cost(
     """
     loaded = loaded_from(model, dims, shapes)
     graph = Fold()(loaded.graph) if fold else loaded.graph
-    found = cost_of(graph, _cost_options(options), table=_table(handlers), original=loaded.graph)
+    table = with_handlers(loaded.graph, handlers)
+    found = cost_of(graph, _cost_options(options), table=table, original=loaded.graph)
     return CostReport(found, called(loaded))
-
-
-def _table(handlers: Mapping[str, Handler] | None) -> Mapping[str, OpSpec]:
-    table = REGISTRY
-    for kind, row in (handlers or {}).items():
-        if isinstance(row, OpSpec):
-            table = register(table, kind, row)
-        else:
-            table = register(table, kind, lookup(kind), macs=row, known=True)
-    return table
 
 
 def _cost_options(options: Mapping[str, Any]) -> CostOptions:
@@ -201,13 +195,50 @@ def loaded_from(
     """A model given in any of its forms.
 
     Raises:
-        UsageError: `dims` or `shapes` beside something that is loaded already.
+        UsageError: `dims` or `shapes` beside something that is loaded already; no model at all.
+        ModelError: the model cannot be read, or a module cannot be captured.
     """
     if isinstance(model, str | Path):
         return load(model, dims=dims, shapes=shapes)
     if dims or shapes:
         raise UsageError("dims and shapes go with a path", hint="pass them to peakfold.load")
-    return model if isinstance(model, Loaded) else Loaded(model, Bindings(), "")
+    if isinstance(model, Loaded):
+        return model
+    return Loaded(model if isinstance(model, Graph) else _captured(model), Bindings(), "")
+
+
+def _captured(model: object) -> Graph:
+    """The graph of a torch module that comes with its inputs."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        from peakfold.frontends.torch_module import Example, capture
+
+        made = model
+        if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):
+            made = _example(made)
+        if isinstance(made, Example):
+            return capture(
+                made.module, made.args, made.kwargs, dynamic=made.dynamic, route=made.route
+            )
+        if isinstance(made, torch.nn.Module):
+            raise UsageError(f"the module {type(made).__name__!r} comes without inputs",
+                             hint="pass (module, (input, ...)), or an Example")  # fmt: skip
+    raise UsageError(
+        f"a {type(model).__name__} is no model",
+        hint="pass a path, a graph, what peakfold.load returned, or (torch module, inputs)",
+    )
+
+
+def _example(made: tuple[Any, ...]) -> Example:
+    """``(module, args)`` or ``(module, args, kwargs)``; one input may stand alone."""
+    from peakfold.frontends.torch_module import Example
+
+    module, *rest = made
+    args = rest[0] if rest else ()
+    kwargs = rest[1] if len(rest) > 1 else {}
+    if len(rest) not in (1, 2) or not isinstance(kwargs, Mapping):
+        raise UsageError("a module comes as (module, args) or (module, args, kwargs)")
+    return Example(module, tuple(args) if isinstance(args, tuple | list) else (args,), kwargs)
 
 
 def called(loaded: Loaded) -> str:
