@@ -82,7 +82,7 @@ def joint_graph(
     Example:
         >>> found = joint_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
         >>> [t.shape for t in found.graph.tensors if t.role is Role.GRADIENT], dict(found.saved)
-        ([(3, 4), (3,)], {})
+        ([(3,), (3, 4)], {})
     """
     options = options or StepOptions()
     _supported(module, options)
