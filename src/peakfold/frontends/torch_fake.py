@@ -120,7 +120,7 @@ def real_copy(module: torch.nn.Module) -> torch.nn.Module:
 def _copied(module: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
     try:
         return copy.deepcopy(module, memo)
-    except Exception as error:
+    except Exception as error:  # copying runs the user's own code
         raise ModelError(
             f"the module cannot be copied: {type(error).__name__}: {error}",
             where=type(module).__name__,

@@ -98,7 +98,7 @@ def joint_graph(
                 program = _exported(wrapped, given, named, stack)
         except PeakfoldError:
             raise
-        except Exception as error:
+        except Exception as error:  # exporting runs the user's own code
             raise failure(copied, error, "the joint export", _HINT) from None
         sys.stderr.write(said.getvalue())
         return _read(program, type(module).__name__, _frozen(copied), names)

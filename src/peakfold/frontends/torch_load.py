@@ -91,7 +91,7 @@ def _found(spec: str) -> Callable[[], Any]:
         if error.name is not None and module_name.startswith(error.name):
             raise UsageError(f"there is no module {error.name!r}", where=spec) from None
         raise ModelError(f"importing it failed: {error}", where=spec) from None
-    except Exception as error:
+    except Exception as error:  # importing runs the user's own code
         raise ModelError(f"importing it failed: {_told(error)}", where=spec) from None
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -115,8 +115,7 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
                 example = _read(spec, make())
         except PeakfoldError:
             raise
-        except Exception:
-            # Some constructors compute with values, which meta tensors have not.
+        except Exception:  # some constructors compute with values, which meta tensors have not
             notes.append("the model was built with its memory: its constructor needs values")
             example = _built(spec, make)
     if example.route == "run" and not notes:
@@ -131,7 +130,7 @@ def _built(spec: str, make: Callable[[], Any], *, on_device: bool = False) -> Ex
             return _read(spec, make())
     except PeakfoldError:
         raise
-    except Exception as error:
+    except Exception as error:  # building it runs the user's own code
         none = "CUDA" in str(error) and not torch.cuda.is_available()
         hint = "it asks for a GPU, and none is here: --device cpu" if none else ""
         raise ModelError(f"the callable failed: {_told(error)}", where=spec, hint=hint) from None
@@ -172,7 +171,7 @@ def load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.load(path)
-    except Exception as error:
+    except Exception as error:  # torch.load raises what zip, pickle and its own checks do
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"no exported program: {said[:300]}", where=str(path)) from None
     graph = read_program(program, path.stem)

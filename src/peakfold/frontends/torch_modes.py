@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watching(TorchDispatchMode):
     """A dispatch mode: `called` runs every operator that is dispatched under it."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

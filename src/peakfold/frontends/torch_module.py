@@ -246,7 +246,7 @@ def _exported(
                 program = torch.export.export(copied, args, kwargs, strict=False)
         except PeakfoldError:
             raise
-        except Exception as error:
+        except Exception as error:  # exporting runs the user's own code
             raise _failed(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
         if mapped(program):
@@ -277,7 +277,7 @@ def _traced(
                         outputs = record(builder, recorder, copied, args, kwargs, names)
         except PeakfoldError:
             raise
-        except Exception as error:
+        except Exception as error:  # the forward pass is the user's own code
             raise _failed(copied, error, "run" if real else "trace") from None
     return builder.finish(type(module).__name__, outputs, "torch")
 

@@ -80,7 +80,7 @@ def one_step(
         tracker.mark([loss], "output")
         tracker.mark_saved()
         tracker.begin("backward")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         tracker.mark((p.grad for p in module.parameters() if p.grad is not None), "gradient")
         del loss
     tracker.begin("optimizer")

@@ -54,9 +54,7 @@ def lstm(
             given = list(weights[at * per : (at + 1) * per])
             if not has_biases:
                 given += [torch.zeros_like(given[0][:, 0])] * 2
-            out, h, c = _Layer.apply(  # type: ignore[no-untyped-call]
-                x, *given, state[0][at], state[1][at], bool(way)
-            )
+            out, h, c = _Layer.apply(x, *given, state[0][at], state[1][at], bool(way))
             outs.append(out)
             hidden.append(h)
             cells.append(c)
@@ -89,12 +87,10 @@ class _Layer(torch.autograd.Function):
 
 # Operators of our own, so that who watches a run sees one call a layer, as on a real CPU. They
 # exist for tensors without memory only.
-_LIBRARY = torch.library.Library("peakfold", "DEF")  # type: ignore[no-untyped-call]
+_LIBRARY = torch.library.Library("peakfold", "DEF")
 _OPERANDS = "Tensor x, Tensor w1, Tensor w2, Tensor b1, Tensor b2, Tensor h, Tensor c"
-_LIBRARY.define(  # type: ignore[no-untyped-call]
-    f"lstm_layer({_OPERANDS}, int nbytes, bool reverse) -> Tensor[]"
-)
-_LIBRARY.define(  # type: ignore[no-untyped-call]
+_LIBRARY.define(f"lstm_layer({_OPERANDS}, int nbytes, bool reverse) -> Tensor[]")
+_LIBRARY.define(
     f"lstm_layer_backward({_OPERANDS}, Tensor y, Tensor hy, Tensor cy, Tensor kept, Tensor? dy, "
     "Tensor? dhy, Tensor? dcy, bool reverse) -> Tensor[]"
 )
@@ -110,10 +106,8 @@ def _backward_meta(*operands: Any) -> list[Tensor]:
     return [torch.empty_like(t) for t in operands[:7]]
 
 
-_LIBRARY.impl("lstm_layer", _forward_meta, "Meta")  # type: ignore[no-untyped-call]
-_LIBRARY.impl(  # type: ignore[no-untyped-call]
-    "lstm_layer_backward", _backward_meta, "Meta"
-)
+_LIBRARY.impl("lstm_layer", _forward_meta, "Meta")
+_LIBRARY.impl("lstm_layer_backward", _backward_meta, "Meta")
 
 
 @lru_cache(maxsize=256)

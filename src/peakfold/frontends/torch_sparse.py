@@ -82,7 +82,7 @@ def fake_sparse(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     """A fake tensor with as many elements as a sparse one has."""
     shape = tuple(tensor.shape)
     held = [torch.empty_like(part, device="meta") for part in parts(tensor) or ()]
-    with torch.no_grad(), torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+    with torch.no_grad(), torch.sparse.check_sparse_tensor_invariants(enable=False):
         if tensor.layout is torch.sparse_coo:
             made = _coordinates(held[0], held[1], shape, mode, sorted_=tensor.is_coalesced())
         else:

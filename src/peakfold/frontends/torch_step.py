@@ -102,7 +102,7 @@ def _steps(
                     one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
-            except Exception as error:
+            except Exception as error:  # the step runs the user's own code
                 raise failed_step(module, error, real=real) from None
             runs.append(tracker.run())
             notes |= tracker.notes

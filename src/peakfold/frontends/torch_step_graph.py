@@ -104,13 +104,13 @@ def step_graph(
                 one_step(copied, inputs, options, optimizer, marker)
         except PeakfoldError:
             raise
-        except Exception as error:
+        except Exception as error:  # the step runs the user's own code
             raise failed_step(copied, error) from None
         graph = builder.finish(type(module).__name__, (), "torch")
     return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
 
 
-class _StepRecorder(Recorder):  # type: ignore[no-untyped-call]
+class _StepRecorder(Recorder):
     """A recorder whose own references do not make torch copy gradients.
 
     A gradient that nobody else holds becomes the parameter's as it is. The recorder holds every

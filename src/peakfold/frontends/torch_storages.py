@@ -33,7 +33,7 @@ class _Seen:
     role: str = ""
 
 
-class StorageTracker(Watching):  # type: ignore[no-untyped-call]
+class StorageTracker(Watching):
     """Records the storages of everything that runs under it.
 
     Args:
@@ -165,7 +165,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
     operators, real and fake.
     """
     if func in _REDUCED:
-        shape = torch.broadcast_shapes(args[0].shape, args[1].shape)  # type: ignore[no-untyped-call]
+        shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
         count = math.prod(shape)
     elif func is _aten.col2im.default:
         count = args[0].numel()

@@ -15,7 +15,7 @@ from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Role
 
 
-class Recorder(Watching):  # type: ignore[no-untyped-call]
+class Recorder(Watching):
     """Adds every operator that is dispatched under it to a builder.
 
     Args:
