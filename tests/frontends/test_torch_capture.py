@@ -531,6 +531,9 @@ def broken():
 def wrong():
     return 3
 
+def keywords():
+    return nn.Linear(4, 3), {"input": torch.zeros(2, 4)}
+
 class holder:
     inner = pair
 """
@@ -554,6 +557,8 @@ def test_callables_are_models(models):
     assert load("my_models:huge").graph["weight"].nbytes == 10**12
     with pytest.raises(ModelError, match="on purpose"):
         load("my_models:broken")
+    with pytest.raises(UsageError, match=r"returned \(Linear, dict\).*args is a tuple"):
+        load("my_models:keywords")
     for spec in ("my_models:wrong", "my_models:nothing", "no_such_module:f"):
         with pytest.raises(UsageError):
             load(spec)

@@ -64,7 +64,7 @@ def read_onnx(path: Path) -> OnnxFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror}", where=str(path)) from None
+        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
     model = ModelProto()
     try:
         model.ParseFromString(data)

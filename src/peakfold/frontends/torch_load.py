@@ -146,9 +146,12 @@ def _read(spec: str, made: object) -> Example:
             return Example(made[0], (made[1],))
         if len(made) == 3 and isinstance(made[1], tuple | list) and isinstance(made[2], dict):
             return Example(made[0], tuple(made[1]), made[2])
+    what = type(made).__name__
+    if isinstance(made, tuple):
+        what = f"({', '.join(type(item).__name__ for item in made)})"
     raise UsageError(
-        f"the callable returned {type(made).__name__}", where=spec,
-        hint="it returns (module, args), (module, args, kwargs) or an Example",
+        f"the callable returned {what}", where=spec,
+        hint="it returns (module, args), (module, args, kwargs) or an Example; args is a tuple",
     )  # fmt: skip
 
 
