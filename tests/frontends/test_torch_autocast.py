@@ -56,6 +56,7 @@ def test_every_function_of_the_library_that_widens_is_known():
     header = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
     text = header.read_text()
     wide = text[text.index("define AT_FORALL_FP32(_)") : text.index("define AT_FORALL_DIFFERENT")]
+    wide += text[text.index("define AT_FORALL_PROMOTE(_)") : text.index("error")]
     names = set(re.findall(r"_\((\w+)", wide))
     family = re.compile(r"_?upsample|linalg_|nll_loss2d$")
     assert len(names) > 50
@@ -75,6 +76,22 @@ def test_norms_and_softmax_are_wide_on_a_gpu_only(dtype):
         options = StepOptions(device=device, autocast=getattr(torch, dtype))
         graph = step_graph(model, (X,), options=options).graph
         assert types(graph) == {"product": dtype, "norm": wide, "softmax": wide}
+
+
+def test_mixed_operands_are_widened_on_a_gpu():
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x):
+            at = torch.zeros(8, 64, dtype=torch.long)
+            return torch.zeros(8, 64).scatter_add(1, at, self.layer(x))
+
+    options = StepOptions(device="cuda", autocast=torch.bfloat16)
+    graph = step_graph(Sums(), (X,), options=options).graph
+    (added,) = [op for op in graph.ops if "scatter" in op.kind and op.outputs]
+    assert graph[added.outputs[0]].dtype.name == "float32"
 
 
 @pytest.mark.parametrize("route", ["export", "trace"])

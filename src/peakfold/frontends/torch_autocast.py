@@ -15,6 +15,8 @@ from unittest.mock import patch
 import torch
 from torch.utils._pytree import tree_map
 
+from peakfold.frontends.torch_modes import tensors_in
+
 _LOW = (torch.float16, torch.bfloat16)
 _CAST = """
     acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss cosine_similarity
@@ -25,6 +27,10 @@ _CAST = """
     frobenius_norm nuclear_norm native_layer_norm __pow__ __rpow__ interpolate
 """
 _TYPED = "cumprod cumsum log_softmax prod softmax sum"
+_WIDEST = """
+    addcdiv addcmul atan2 bilinear cross dot grid_sample grid_sampler index_put scatter_add
+    tensordot vdot
+"""
 
 
 def _functions(names: str) -> frozenset[Any]:
@@ -36,9 +42,8 @@ def _functions(names: str) -> frozenset[Any]:
 _IN_FLOAT32 = _functions(_CAST)
 _INTO_FLOAT32 = _functions(_TYPED)
 
-
-IN_FLOAT32 = _IN_FLOAT32 | _INTO_FLOAT32
-"""Functions that CUDA's autocast runs in float32."""
+IN_FLOAT32 = _IN_FLOAT32 | _INTO_FLOAT32 | _functions(_WIDEST)
+"""Functions that CUDA's autocast runs in float32, some only with operands of mixed types."""
 
 
 def runs_in_float32(func: Any) -> bool:
@@ -59,7 +64,7 @@ def in_float32(func: Any, args: Any, kwargs: Any) -> Any:
     if func in _INTO_FLOAT32:
         if kwargs.get("dtype") is None and getattr(args[0], "dtype", None) in _LOW:
             kwargs = {**kwargs, "dtype": torch.float32}
-    else:
+    elif func in _IN_FLOAT32 or any(t.dtype == torch.float32 for t in tensors_in((args, kwargs))):
         args, kwargs = tree_map(_widened, (args, kwargs))
     with torch.autocast("cpu", enabled=False):
         return func(*args, **kwargs)
