@@ -54,7 +54,7 @@ def format_bytes(count: int | None) -> str:
     return f"{value:.3f} {unit}"
 
 
-_PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z")
+_PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def format_count(count: float | None, unit: str = "") -> str:

@@ -139,3 +139,41 @@ def test_a_model_whose_figures_are_not_known_says_why(call: Call, tmp_path: Path
     assert ">= ?" not in text
     bound = call("compare", free, free, "--dim", "N=2", "--no-peak", "--json")
     assert json.loads(bound.stdout)["notes"] == []
+
+
+def test_an_accuracy_is_that_of_its_model_and_of_no_other(
+    call: Call, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    table, model = tmp_path / "top1.csv", tmp_path / "net_0.75.pf"
+    model.write_text(pair[1].read_text())
+    table.write_text("model,accuracy\nnet_0.25,50\nsmall.pf,60\n")
+    line = ("compare", model, pair[0], "--dim", "n=2", "--no-peak", "--accuracy", table)
+    other, small = json.loads(call(*line, "--json").stdout)["models"]
+    assert (other["name"], other["accuracy"]) == ("net_0.75", None)
+    assert (small["name"], small["accuracy"]) == ("small", 60)
+    table.write_text("model,accuracy\nsmall,60\nsmall,61\n")
+    found = call(*line)
+    assert found.exit_code == 1
+    assert "model 'small' has two accuracies" in error_line(found.stderr)
+
+
+def test_names_stand_beside_long_changes(call: Call, tmp_path: Path) -> None:
+    head = "peakfold-graph 1\ninput x: float32[128,300]\nparameter w: float32[300,300]\n"
+    before, after = tmp_path / "before.pf", tmp_path / "after.pf"
+    before.write_text(head + 'a: float32[128,300] = matmul(x, w) name="block_1/fc"\noutput a')
+    after.write_text(head + 'a: float32[128,300] = global_average_pool(x) name="block_1/fc"\n'
+                     "output a")  # fmt: skip
+    text = call("compare", before, after, "--ops", "--no-peak").stdout
+    row = text.splitlines()[-1]
+    assert row.startswith("block_1/fc  ")
+    assert "11.520 M > 0" in row
+    assert "KiB" in row.split(" > ")[-1]
+
+
+def test_the_year_of_an_era_is_a_number(call: Call, tmp_path: Path) -> None:
+    table = tmp_path / "growth.csv"
+    table.write_text("name,year,flops\na,2020,1e24\nb,2021,3e25\n")
+    line = ("compare", "--growth", table, "--chart", tmp_path / "out.svg", "--era")
+    assert "not a finite number" in error_line(call(*line, "nan").stderr)
+    assert call(*line, "2020.5").exit_code == 0
+    assert ">1 Y</text>" in (tmp_path / "out.svg").read_text()

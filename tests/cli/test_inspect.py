@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+
+import peakfold
 
 from .conftest import Call, error_line
 
@@ -155,3 +158,30 @@ def test_files_hold_every_row_unless_told_otherwise(call: Call, tmp_path: Path) 
 def test_the_file_order_keeps_the_costliest_in_text_and_csv(call: Call, big: Path) -> None:
     table = call("inspect", big, "--csv", "-", "--top", "1").stdout
     assert [row["name"] for row in csv.DictReader(io.StringIO(table))] == ["y"]
+
+
+@pytest.mark.parametrize("option", ["--rate nan", "--rate inf", "--device t4 --measured nan",
+                                    "--rate 0"])  # fmt: skip
+def test_a_number_must_be_one(call: Call, models: Path, option: str) -> None:
+    found = call("inspect", models / "roles.pf", *option.split())
+    assert found.exit_code == 2
+    assert option.split()[-2].strip("-") in error_line(found.stderr)
+
+
+def test_figures_made_of_lower_bounds_are_marked_too(call: Call, tmp_path: Path) -> None:
+    half = tmp_path / "half.pf"
+    half.write_text(
+        "peakfold-graph 1\ninput x: float32[4,8]\nparameter w: float32[8,8]\n"
+        "a: float32[4,8] = matmul(x, w)\nb: float32[n,8] = warp(a)\n"
+        "c: float32[4,8] = relu(x)\noutput c"
+    )
+    text = repr(peakfold.cost(str(half)))
+    first = text.splitlines()[0]
+    assert first.count(">=") == 3  # FLOPs, memory access and the bandwidth it asks for
+    assert re.search(r"bandwidth +>= ", text)
+    assert re.search(r"intensity.*of what is\s+known", text)
+
+
+def test_a_folder_is_no_model(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").mkdir()
+    assert "is a folder, not a file" in error_line(call("inspect", tmp_path / "net.onnx").stderr)

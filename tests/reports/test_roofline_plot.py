@@ -48,8 +48,8 @@ def test_every_op_with_arithmetic_and_traffic_is_a_point_on_its_roof() -> None:
         assert dot.y == pytest.approx(roof)
         assert plot.left <= dot.x <= plot.right
         assert plot.bottom <= dot.y <= plot.top
-    assert any("1 ops without arithmetic" in note for note in plot.notes)
-    assert any("1 ops whose cost is not known" in note for note in plot.notes)
+    assert any("1 op without arithmetic" in note for note in plot.notes)
+    assert any("1 op whose cost is not known" in note for note in plot.notes)
     assert max(dot.area for dot in plot.dots) == 1.0
 
 
@@ -115,6 +115,19 @@ def test_the_svg_puts_points_where_the_axes_say() -> None:
     for (x, y), (want_x, want_y) in zip(found, expected, strict=True):
         assert x == pytest.approx(want_x, abs=0.06)
         assert y == pytest.approx(want_y, abs=0.06)
+
+
+@pytest.mark.parametrize("works", [WORKS, WORKS[3:4], WORKS[:1]])
+@pytest.mark.parametrize("name", ["t4", "k80", "h100-sxm5"])
+def test_the_bandwidth_stands_beside_its_slope_inside_the_plot(
+    works: list[Work], name: str
+) -> None:
+    page = ET.fromstring(svg_roofline(plotted(works, load_device(name))))
+    space = "{http://www.w3.org/2000/svg}"
+    [label] = [e for e in page.iter(f"{space}text") if (e.text or "").endswith("B/s")]
+    x, y = float(label.get("x", "0")), float(label.get("y", "0"))
+    assert 86 <= x <= 700
+    assert 56 <= y <= 516 - 4  # above the axis and its numbers
 
 
 def test_the_png_is_one() -> None:

@@ -76,3 +76,22 @@ def test_a_list_of_waits_cuts_names_and_never_the_verb(after: str, before: str) 
     assert verb
     assert one == shorten(after, len(one))
     assert two == shorten(before, len(two))
+
+
+@given(
+    st.lists(st.tuples(st.text("ab", min_size=1, max_size=60), st.integers(0, 10**9)), min_size=1,
+             max_size=4),
+    st.integers(1, 6), st.integers(40, 120),
+)  # fmt: skip
+def test_a_table_cuts_words_and_never_a_number(
+    rows: list[tuple[str, int]], numbers: int, width: int
+) -> None:
+    cells = [[name, *[f"{number:,}"] * numbers] for name, number in rows]
+    columns = [("op", "left"), *[("bytes moved", "right")] * numbers]
+    lines = render([plain_table(columns, cells)], width=width, color=False).splitlines()
+    for line, (name, *figures) in zip(lines[1:], cells, strict=True):
+        assert line.split()[-numbers:] == figures
+        assert line.startswith(name[:3])
+    room = numbers * (len("bytes moved") + 2)
+    if width >= room + 13:  # a name of 13 characters fits beside the numbers
+        assert max(map(len, lines)) <= width

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     help="Chart compute demand over time in place of models, columns name,year,flops[,params].",
 )
 @click.option(
-    "--era", type=float, metavar="YEAR", help="Where the large-scale era begins in that chart."
+    "--era",
+    type=opt.Number(),
+    metavar="YEAR",
+    help="Where the large-scale era begins in that chart.",
 )
 @click.option(
     "--chart",

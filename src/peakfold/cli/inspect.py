@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=opt.Number(min=0, min_open=True),
     default=1.0,
     show_default=True,
     metavar="R",

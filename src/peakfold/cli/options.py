@@ -6,6 +6,7 @@ slow; a test holds them against the planner's own lists.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -121,9 +122,33 @@ def choice(flag: str, choices: tuple[str, ...], default: str, help: str) -> Call
     )
 
 
+class Number(click.FloatRange):
+    """A number in a range, and a number it must be: click takes ``nan`` for one."""
+
+    def __init__(self, *, endless: bool = False, **limits: Any) -> None:  # noqa: ANN401 - click's
+        super().__init__(**limits)
+        self.endless = endless
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - click's
+        """The number.
+
+        Raises:
+            click.BadParameter: it is out of range, ``nan``, or without end where that is no use.
+        """
+        number = super().convert(value, param, ctx)
+        if math.isnan(number) or (math.isinf(number) and not self.endless):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
 def time_limit(default: float, help: str) -> Callable[[_F], _F]:
     """The option ``--time-limit`` of a verb that searches."""
-    return click.option("--time-limit", type=click.FloatRange(min=0), default=default,
+    return click.option("--time-limit", type=Number(min=0, endless=True), default=default,
                         show_default=True, metavar="SECONDS", help=help)  # fmt: skip
 
 

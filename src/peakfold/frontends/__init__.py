@@ -54,7 +54,8 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
             hint=f"known: {', '.join(FORMATS)}, package.module:callable",
         )  # fmt: skip
     if not path.is_file():
-        raise UsageError("no such file", where=str(path))
+        what = "is a folder, not a file" if path.is_dir() else "no such file"
+        raise UsageError(what, where=str(path))
     try:
         graph, bindings = _READERS[path.suffix](path, bindings)
         check_graph(graph)

@@ -97,9 +97,18 @@ def number_at(row: Mapping[str, str], name: str, where: str) -> float:
 
 
 def accuracies(path: str) -> dict[str, float]:
-    """Accuracy by model from a table with the columns ``model,accuracy``."""
-    rows = read_table(path, "model", "accuracy")
-    return {row["model"]: number_at(row, "accuracy", path) for row in rows}
+    """Accuracy by model from a table with the columns ``model,accuracy``.
+
+    Raises:
+        UsageError: the file cannot be read.
+        ModelError: a column or a number is missing, or a model has two accuracies.
+    """
+    found: dict[str, float] = {}
+    for row in read_table(path, "model", "accuracy"):
+        name, accuracy = row["model"], number_at(row, "accuracy", path)
+        if found.setdefault(name, accuracy) != accuracy:
+            raise ModelError(f"model {name!r} has two accuracies", where=path)
+    return found
 
 
 def accuracy_chart(points: Sequence[tuple[str, float, float]]) -> Chart:
@@ -232,7 +241,7 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
 def _label(tick: float, *, log: bool) -> str:
     if not log:
         return f"{tick:g}"
-    return format_short(tick) if tick < 1e24 else f"{tick:.0e}"
+    return format_short(tick)
 
 
 def _lines(chart: Chart, scale: _Scale) -> Iterator[str]:

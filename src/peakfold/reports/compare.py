@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis import Cost, OpCost
+from peakfold.frontends import FORMATS
 from peakfold.reports.text import clean, heading, plain_table, render, shorten, tell_apart
 from peakfold.reports.timing_report import seconds
 from peakfold.units import format_bytes, format_count
@@ -291,6 +292,13 @@ def accuracy_of(table: Mapping[str, float], name: str) -> float | None:
     Example:
         >>> accuracy_of({"a.onnx": 70.5}, "a"), accuracy_of({"b": 71.0}, "b.tflite")
         (70.5, 71.0)
+        >>> accuracy_of({"net_0.25": 50.0}, "net_0.75.onnx") is None
+        True
     """
-    known = {key.rpartition(".")[0] or key: value for key, value in table.items()} | dict(table)
-    return known.get(name, known.get(name.rpartition(".")[0] or name))
+    known = {stem(key): value for key, value in table.items()} | dict(table)
+    return known.get(name, known.get(stem(name)))
+
+
+def stem(name: str) -> str:
+    """A model's name without the suffix of a format; other dots belong to the name."""
+    return next((name.removesuffix(s) for s in FORMATS if name.endswith(s)), name)

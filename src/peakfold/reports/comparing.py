@@ -11,7 +11,14 @@ from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded, load
 from peakfold.ir import Graph
 from peakfold.reports.bubbles import accuracies
-from peakfold.reports.compare import CompareDocument, ModelRow, accuracy_of, model_row, op_changes
+from peakfold.reports.compare import (
+    CompareDocument,
+    ModelRow,
+    accuracy_of,
+    model_row,
+    op_changes,
+    stem,
+)
 from peakfold.reports.payload import schema_name
 from peakfold.transform import Fold
 
@@ -109,7 +116,7 @@ class _Clock:
 def _names(models: Sequence[str]) -> list[str]:
     """File names, without suffix and folder where that tells the models apart."""
     paths = [Path(model) for model in models]
-    for names in ([p.stem for p in paths], [p.name for p in paths]):
+    for names in ([stem(p.name) for p in paths], [p.name for p in paths]):
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]

@@ -38,6 +38,8 @@ def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool 
 
 
 _MOVED = frozenset({"read", "written"})
+_FUSED = frozenset({"fused_read", "fused_written"})
+_WORK = frozenset({"macs", "other_ops"})
 
 
 def headline(cost: Cost, rate: float = 1.0) -> Text:
@@ -49,6 +51,7 @@ def headline(cost: Cost, rate: float = 1.0) -> Text:
         f"{_brief(format_count(f.params))} params",
         _bound("macs" in low or "other_ops" in low, f.flops) + _brief(format_count(flops, "FLOPs")),
         f"{_bound(bool(_MOVED.intersection(low)), moved)}{_brief(_bytes(moved))} memory access",
+        f"{_bound(bool(_MOVED.intersection(low)), moved)}"
         f"{_brief(format_count(_need(moved, rate), 'B/s'))} bandwidth",
     ]
     return Text(", ".join(parts), "bold")
@@ -68,20 +71,22 @@ def account(cost: Cost, rate: float = 1.0) -> list[RenderableType]:
     """The totals, each with how it was counted."""
     total = cost.total()
     f, low = total.figures, total.lower_bounds
-    fused = f"{format_bytes(f.fused_bytes)} with element-wise chains fused"
+    partly = bool(_MOVED.intersection(low))
+    fused = f"{_size(f.fused_bytes, bool(_FUSED.intersection(low)))} with element-wise chains fused"
     intensity = "?" if f.intensity is None else f"{f.intensity:.2f} FLOPs/byte"
+    partial = f.intensity is not None and (partly or _WORK.intersection(low))
+    known = ", of what is known" if partial else ""
     rows = [
         ("MACs", _amount(f.macs, "macs" in low), "multiply-accumulates"),
         ("FLOPs", _amount(f.flops, "macs" in low or "other_ops" in low),
          f"2 x MACs + {format_count(f.other_ops)} other operations"),
-        ("memory access",
-         _bound(bool(_MOVED.intersection(low)), f.bytes_moved) + format_bytes(f.bytes_moved),
-         f"read and written, op by op; {fused}"),
-        ("bandwidth", format_count(_need(_each(cost, f.bytes_moved), rate), "B/s"),
+        ("memory access", _size(f.bytes_moved, partly), f"read and written, op by op; {fused}"),
+        ("bandwidth", _bound(partly, f.bytes_moved)
+         + format_count(_need(_each(cost, f.bytes_moved), rate), "B/s"),
          f"needed for {rate:g} {'sample' if rate == 1 else 'samples'} per second (--rate R)"),
-        ("intensity", intensity, "FLOPs per byte of memory access"),
+        ("intensity", intensity, f"FLOPs per byte of memory access{known}"),
         ("activations", _amount(f.elements, "elements" in low),
-         f"elements of all results, {format_bytes(f.output_bytes)}"),
+         f"elements of all results, {_size(f.output_bytes, 'output_bytes' in low)}"),
         ("weights", format_count(f.params), _stored(cost)),
     ]  # fmt: skip
     cells = [[Text(a), Text(b, "bold"), Text(c)] for a, b, c in rows]
@@ -202,6 +207,10 @@ def _bytes(count: float | None) -> str:
 
 def _bound(lower: bool, figure: float | None) -> str:
     return ">= " if lower and figure is not None else ""
+
+
+def _size(count: int | None, lower: bool) -> str:
+    return _bound(lower, count) + format_bytes(count)
 
 
 def _amount(count: int | None, lower: bool) -> str:

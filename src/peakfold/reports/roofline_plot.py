@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from peakfold.analysis.roofline import Roofline
 from peakfold.device import Device
 from peakfold.errors import UsageError
-from peakfold.reports.text import clean
+from peakfold.reports.text import clean, counted
 from peakfold.units import format_short
 
 _KINDS = 7
@@ -134,10 +134,10 @@ def roofline_plot(
         )  # fmt: skip
     notes = ["Points: " + ("bounds of the roofline" if times is None else "estimated times")]
     if silent:
-        notes.append(f"{silent:,} ops without arithmetic are not drawn: {silent_share:.1%} of "
-                     "the time")  # fmt: skip
+        notes.append(f"Not drawn: {counted(silent, 'op')} without arithmetic, {silent_share:.1%} "
+                     "of the time")  # fmt: skip
     if found.unknown:
-        notes.append(f"{found.unknown:,} ops whose cost is not known are missing")
+        notes.append(f"Missing: {counted(found.unknown, 'op')} whose cost is not known")
     left, right, bottom, top = _extent(dots, roofs)
     return RooflinePlot(
         title=clean(title), roofs=roofs, bandwidth=device.bandwidth.value, dots=tuple(dots),

@@ -138,9 +138,13 @@ def _labels(plot: RooflinePlot) -> Iterator[str]:
             f'<text text-anchor="end" x="{at - 4:.1f}" y="{_TOP + _PLOT_H - 8 - 14 * row}">'
             f"ridge {roof.ridge:.1f}</text>"
         )
-    x = plot.left * 1.4
+    # Right of the slope, a little above where it enters the plot: at its left edge or its foot.
+    entry = max(plot.left, plot.bottom / plot.bandwidth)
+    end = max((roof.ridge for roof in plot.roofs), default=plot.right)
+    x = min(2.24 * entry, math.sqrt(entry * max(end, entry)))
     yield (
-        f'<text x="{_LEFT + 8}" y="{_TOP + _y(plot, x * plot.bandwidth) - 12:.1f}">'
+        f'<text x="{_LEFT + _x(plot, x) + 10:.1f}" '
+        f'y="{_TOP + _y(plot, x * plot.bandwidth) + 12:.1f}">'
         f"{format_short(plot.bandwidth)}B/s</text>"
     )
 

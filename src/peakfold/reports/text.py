@@ -10,14 +10,21 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 DEFAULT_WIDTH = 80
 _LISTED = 8
 _ITEM = 60
 """Characters of one item of a list."""
+_GAP = 2
+"""Blanks between columns."""
+_WORD = 13
+"""Characters that a column of words keeps, if that is enough."""
+_SHORT = 4
+"""Characters that it keeps at least."""
 
 
 def clean(text: str) -> str:
@@ -131,7 +138,7 @@ def plain_table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str 
         columns: heading and ``left`` or ``right``, each.
         rows: cells; strings are shown as they are, without markup.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for title, side in columns:
         justify: Literal["left", "right"] = "left" if side == "left" else "right"
         table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
@@ -146,13 +153,62 @@ def heading(text: str) -> Text:
 
 
 def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
-    """Renderables as one string that ends in a newline; without colour it is plain text."""
-    console = Console(
-        file=io.StringIO(), width=max(width, 40), force_terminal=color, no_color=not color,
-        color_system="standard" if color else None, highlight=False, markup=False, emoji=False,
-        legacy_windows=False,
-    )  # fmt: skip
-    with console.capture() as capture:
-        for part in parts:
+    """Renderables as one string that ends in a newline; without colour it is plain text.
+
+    Numbers are never cut: where a table is too wide, its words give way, and where that is not
+    enough its lines are longer than `width`.
+
+    Example:
+        >>> table = plain_table([("op", "left"), ("bytes", "right")], [["a" * 50, "1,234,567"]])
+        >>> print(render([table], width=40, color=False).splitlines()[1])
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaa…  1,234,567
+    """
+    texts = []
+    for part in parts:
+        wide = max(width, 40)
+        if isinstance(part, Table):
+            wide = max(wide, _make_fit(part, wide))
+        console = Console(
+            file=io.StringIO(), width=wide, force_terminal=color, no_color=not color,
+            color_system="standard" if color else None, highlight=False, markup=False,
+            emoji=False, legacy_windows=False,
+        )  # fmt: skip
+        with console.capture() as capture:
             console.print(part)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+        texts.append(capture.get())
+    return "\n".join(line.rstrip() for line in "".join(texts).splitlines()) + "\n"
+
+
+def _make_fit(table: Table, width: int) -> int:
+    """Give the columns of words what the numbers leave of a line; the width that results."""
+    if table.box is not None or any(column.width is not None for column in table.columns):
+        return 0
+    widths = [_widest(column) for column in table.columns]
+    over = sum(widths) + _GAP * (len(widths) - 1) - width
+    if over <= 0:
+        return 0
+    words = [at for at, column in enumerate(table.columns) if column.justify != "right"]
+    folded = [at for at in words if not table.columns[at].no_wrap]
+    over = _narrow(widths, words, _narrow(widths, folded, over, _WORD), _WORD)
+    short = list(widths)
+    if _narrow(short, words, over, _SHORT) == 0:  # or else nothing is gained
+        widths = short
+    for column, needed in zip(table.columns, widths, strict=True):
+        column.width = needed
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _narrow(widths: list[int], columns: Sequence[int], over: int, least: int) -> int:
+    """Take characters from the widest of some columns; how many are still too many."""
+    while over > 0 and columns:
+        at = max(columns, key=lambda at: widths[at])
+        if widths[at] <= least:
+            break
+        widths[at] -= 1
+        over -= 1
+    return over
+
+
+def _widest(column: Column) -> int:
+    lines = (str(text).splitlines() for text in (column.header, *column.cells))
+    return max((cell_len(line) for every in lines for line in every), default=0)

@@ -92,7 +92,7 @@ class _Folder:
         tensors.sort(key=lambda t: 0 if t.name in inputs else 1 if t.role.static else 2)
         notes = graph.notes
         if unused:
-            notes += (f"{len(unused)} parameters that nothing reads were dropped",)
+            notes += (f"dropped, since nothing reads them: {len(unused)} of the parameters",)
         return replace(graph, tensors=tuple(tensors), ops=tuple(kept), notes=notes)
 
     def _folds(self, op: Op) -> bool:
