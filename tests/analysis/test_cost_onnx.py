@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from peakfold.reports.cost_text import cost_text
 from tests.analysis.onnx_cases import MS, body, count, info, macs, values, zeros
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
@@ -185,6 +186,19 @@ def test_causal_attention_in_full_and_without_what_the_mask_hides():
     plain = [("Attention", "q k v", "y")]
     unmasked = count(plain, inputs, opset=23, causal="half").total().figures
     assert unmasked.macs == full.macs  # not causal: nothing to leave out
+
+
+@pytest.mark.req("R65")
+def test_a_report_says_whether_anything_was_left_out():
+    inputs = dict.fromkeys("qkv", (1, 4, 32, 8))
+    causal, plain = [("Attention", "q k v", "y", {"is_causal": 1})], [("Attention", "q k v", "y")]
+    halved = count(causal, inputs, opset=23, causal="half")
+    assert halved.halved == 1
+    assert "masked positions of 1 op are left out" in cost_text(halved, "")
+    whole = count(plain, inputs, opset=23, causal="half")
+    assert whole.halved == 0
+    assert "nothing is left out" in cost_text(whole, "")
+    assert "left out" not in cost_text(count(causal, inputs, opset=23), "")
 
 
 def mha(batch, steps, width, ffn=0):

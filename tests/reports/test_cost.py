@@ -9,6 +9,7 @@ from peakfold.errors import UsageError
 from peakfold.ir import parse_graph
 from peakfold.ops import REGISTRY, OpSpec
 from peakfold.reports.cost_rows import cost_rows, selected
+from peakfold.reports.inspect_text import TableChoice
 from peakfold.units import format_count
 
 HEAD = "peakfold-graph 1\n"
@@ -130,3 +131,17 @@ def test_a_handler_may_not_know():
 def test_what_is_no_model_is_refused(model):
     with pytest.raises(UsageError, match="is no model"):
         peakfold.cost(model)
+
+
+def test_deep_scopes_are_cut_once_and_keep_to_the_width():
+    head = "peakfold-graph 1\ninput x: float32[4096,4096]\nparameter w: float32[4096,4096]\n"
+    lines = [
+        f"a{n}: float32[4096,4096] = matmul({'x' if not n else f'a{n - 1}'}, w) "
+        f'scope="encoder.layer.{n}.intermediate_attention.self_attention"'
+        for n in range(3)
+    ]
+    graph = parse_graph(head + "\n".join(lines) + "\noutput a2")
+    text = peakfold.inspect(graph).to_text(width=80, choice=TableChoice(by="scope", top=None))
+    table = text.split("Cost by scope")[1].split("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    assert all(line.count("…") <= 1 for line in table.splitlines())

@@ -202,6 +202,7 @@ class Cost:
         open_loops: loops whose trip count nobody knows, counted for one trip.
         unread_params: elements of parameters that no op reads; in the total all the same.
         unbound: dimensions of the inputs that are no numbers, which leaves figures unknown.
+        halved: causal attention ops whose masked positions were left out.
     """
 
     name: str
@@ -215,6 +216,7 @@ class Cost:
     open_loops: tuple[str, ...] = ()
     unread_params: int = 0
     unbound: tuple[str, ...] = ()
+    halved: int = 0
 
     def total(self) -> Total:
         """Sums over the whole graph."""

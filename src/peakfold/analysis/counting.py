@@ -53,8 +53,11 @@ def cost_of(
     options = options or CostOptions()
     _check(graph, options)
     ledger, scope = open_ledger(graph, original)
-    found = _Counter(options, table, ledger).count(graph, scope)
-    return replace(found, unread_params=ledger.unread(), unbound=unbound(graph))
+    counter = _Counter(options, table, ledger)
+    found = counter.count(graph, scope)
+    return replace(
+        found, unread_params=ledger.unread(), unbound=unbound(graph), halved=counter.halved
+    )
 
 
 def scope_of(op: Op) -> str:
@@ -70,6 +73,7 @@ class _Counter:
         self.options = options
         self.table = table
         self.ledger = ledger
+        self.halved = 0
 
     def count(self, graph: Graph, scope: Scope) -> Cost:
         contexts = [context(op, graph.by_name) for op in graph.ops]
@@ -113,6 +117,7 @@ class _Counter:
         other = spec.other_ops(ctx) if spec.other_ops is not None else None
         if self.options.causal == "half" and spec.masked is not None:
             hidden, hidden_other = spec.masked(ctx)
+            self.halved += hidden > 0
             macs = None if macs is None else macs - hidden
             other = None if other is None else other - hidden_other
         elements, output_bytes = _made(ctx)

@@ -25,6 +25,8 @@ from peakfold.reports.text import (
 from peakfold.units import format_bytes, format_count
 
 DEFAULT_TOP = 12
+_ROOMY = 24
+"""Characters for names from which on scopes are set in by two."""
 
 
 def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
@@ -115,8 +117,16 @@ def conventions(cost: Cost) -> list[str]:
         lines.append(f"per sample = a run / {cost.batch} ({clean(cost.batch_from)})")
     if cost.unbound:
         lines.append(f"not known while these dimensions have no number: {listed(cost.unbound)}")
-    if cost.options.causal == "half":
-        lines.append("causal attention: masked positions are left out (--causal half)")
+    if cost.options.causal == "half" and cost.halved:
+        lines.append(
+            f"causal attention: masked positions of {counted(cost.halved, 'op')} are left out "
+            "(--causal half)"
+        )
+    elif cost.options.causal == "half":
+        lines.append(
+            "--causal half: nothing is left out, no op's own causal mask hides a position (a mask "
+            "that is a tensor cannot be seen)"
+        )
     if cost.open_loops:
         lines.append(
             f"counted for one trip only: {listed(cost.open_loops)} (--trips NAME=N)"
@@ -180,7 +190,8 @@ def _scope_label(row: CostRow, room: int) -> str:
         return "(all)"
     mark = "/" if "/" in row.name else "."
     depth = row.name.strip(mark).count(mark) + 1
-    return "  " * depth + shorten(row.name.rpartition(mark)[2], max(room - 2 * depth, 8))
+    indent = (2 if room >= _ROOMY else 1) * depth
+    return " " * indent + shorten(row.name.rpartition(mark)[2], max(room - indent, 6))
 
 
 def _cells(row: CostRow, by: str) -> list[str]:

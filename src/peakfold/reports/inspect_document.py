@@ -91,7 +91,8 @@ def _totals(found: Breakdown, cost: Cost, rate: float, time_s: float | None) -> 
         lower_bounds=list(total.lower_bounds), batch=cost.batch, batch_from=cost.batch_from,
         per_sample=each, rate=rate,
         bandwidth_need=None if each.bytes_moved is None else each.bytes_moved * rate,
-        causal=cost.options.causal, open_loops=list(cost.open_loops), time_s=time_s,
+        causal=cost.options.causal, causal_ops=cost.halved, open_loops=list(cost.open_loops),
+        time_s=time_s,
     )  # fmt: skip
 
 

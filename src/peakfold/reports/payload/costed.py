@@ -43,6 +43,7 @@ class Totals:
         bandwidth_need: bytes per second at `rate` samples per second.
         batch, batch_from: samples in a run, and where that was read.
         causal: whether masked positions of causal attention are counted (full) or not (half).
+        causal_ops: attention ops whose masked positions were left out.
         open_loops: loops counted for one trip, as nobody knows how many there are.
     """
 
@@ -65,6 +66,7 @@ class Totals:
     rate: float
     bandwidth_need: float | None
     causal: str
+    causal_ops: int
     open_loops: list[str]
     time_s: float | None
 
