@@ -67,6 +67,17 @@ def test_options_are_checked():
         selected([], "size", None)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": "quarter"}, {"batch": 0}, {"batch": "2"}, {"batch": 1.5}, {"trips": 3},
+     {"device": "t4", "batches": (1, 0)}, {"device": "t4", "batches": (2.5,)},
+     {"device": "t4", "measured_s": -1.0}, {"device": "t4", "measured_s": float("nan")}],
+)  # fmt: skip
+def test_a_value_that_is_none_is_refused_and_never_taken_for_another(options):
+    with pytest.raises(UsageError):
+        peakfold.inspect(parse_graph(NET), **options)
+
+
 @pytest.mark.req("R63", "R64", "R66")
 def test_counts_carry_their_unit_and_prefix():
     assert format_count(8.1e12, "FLOP/s") == "8.100 TFLOP/s"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import get_args
 
 from peakfold.analysis.cost import (
     BRANCHES,
     FIGURES,
     LOOPS,
+    Causal,
     Cost,
     CostOptions,
     Figures,
@@ -38,7 +40,8 @@ def cost_of(
         original: the graph before it was folded: weights are counted as stored there.
 
     Raises:
-        UsageError: a trip count for a loop that does not exist, or a batch below 1.
+        UsageError: an option that is none: a trip count for a loop that does not exist, a batch
+            below 1.
 
     Example:
         >>> from peakfold.ir import parse_graph
@@ -244,12 +247,18 @@ def _batch(graph: Graph, options: CostOptions) -> tuple[int | None, str]:
 
 
 def _check(graph: Graph, options: CostOptions) -> None:
-    if options.batch is not None and options.batch < 1:
-        raise UsageError(f"a batch of {options.batch} is none")
+    if options.causal not in get_args(Causal):
+        known = ", ".join(get_args(Causal))
+        raise UsageError(f"causal attention is not counted {options.causal!r}",
+                         hint=f"known: {known}")  # fmt: skip
+    if options.batch is not None and not (isinstance(options.batch, int) and options.batch >= 1):
+        raise UsageError(f"a batch of {options.batch!r} is none")
+    if not isinstance(options.trips, Mapping):
+        raise UsageError("trips are numbers by the name of their loop", hint='{"loop": 10}')
     loops = {op.name for body in walk_regions(graph) for op in body.ops if op.kind in LOOPS}
     for name, count in options.trips.items():
         if name not in loops:
             known = ", ".join(sorted(loops)) or "none"
             raise UsageError(f"no loop is called {name!r}", hint=f"loops: {known}")
-        if count < 0:
-            raise UsageError(f"loop {name!r} cannot run {count} times")
+        if not isinstance(count, int) or count < 0:
+            raise UsageError(f"loop {name!r} cannot run {count!r} times")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -108,6 +109,10 @@ def inspect(
         folded=len(loaded.graph.ops) - len(graph.ops),
     )
     strangers = {kind: n for kind, n in unsupported(graph).items() if kind not in table}
+    if not all(isinstance(batch, int) and batch >= 1 for batch in batches):
+        raise UsageError(f"batches of {batches!r} are not whole numbers from 1 on")
+    if measured_s is not None and not (measured_s > 0 and isfinite(measured_s)):
+        raise UsageError(f"a measured time of {measured_s} s is not above 0 and finite")
     if device is None and (precision is not None or measured_s is not None or batches):
         raise UsageError("a time needs a device", hint="name one: --device t4")
     taken = None if device is None else _timing(graph, counts, device, precision)

@@ -44,7 +44,7 @@ def timing_part(
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
     body: list[RenderableType] = [heading(title), table]
     if record.unknown_ops:
-        body.append(Text(f"{counted(record.unknown_ops, 'op')} without a known time are left out."))
+        body.append(Text(f"left out: {counted(record.unknown_ops, 'op')} without a known time"))
     if record.partial_ops and record.basis == "roofline":
         body.append(Text(f"{counted(record.partial_ops, 'op')}: arithmetic or traffic not known."))
     return [*body, *_sweep_part(record), "", *_slowest(found, width, top)]
