@@ -384,6 +384,23 @@ def test_contrib_operators():
     assert f.macs - hidden.macs == 2 * 2 * 45 * 64
 
 
+@pytest.mark.req("R66")
+def test_tables_of_positions_are_stored_beside_the_weights():
+    cache = [zeros("cos", (64, 4)), zeros("sin", (64, 4))]
+    attrs = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    nodes = [("GroupQueryAttention", "q k v _ _ l t cos sin", "y pk pv", attrs, MS)]
+    inputs = {"q": (1, 16, 32), "k": (1, 16, 16), "v": (1, 16, 16)}
+    lengths = [values("l", [15], np.int32), values("t", 16, np.int32)]
+    found = count(nodes, inputs, [*lengths, *cache])
+    assert (found.total().params, found.param_bytes["float32"]) == (0, 2 * 64 * 4 * 4)
+    turn = [("RotaryEmbedding", "x p cos sin", "y", {}, MS)]
+    places = [values("p", np.zeros((1, 16)), np.int64)]
+    assert count(turn, {"x": (1, 4, 16, 8)}, [*places, *cache]).total().params == 0
+    turn = [("RotaryEmbedding", "x cos sin p", "y", {})]
+    new = count(turn, {"x": (1, 4, 16, 8)}, [*places, *cache], opset=23)
+    assert (new.total().params, new.statistics) == (0, 2 * 64 * 4 + 16)
+
+
 @pytest.mark.req("R65", "R67")
 def test_experts_run_by_routing():
     # moe_top1 of the table: one expert of two products per row.

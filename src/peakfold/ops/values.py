@@ -126,12 +126,14 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "gather": _INDICES,
         "gather_elements": _INDICES,
         "gather_nd": _INDICES,
+        "group_query_attention": {5: "index", 6: "index", 7: "table", 8: "table"},
         "gru": _STATES,
         "lstm": _STATES,
         "matmul_bnb4": {2: "scale"},
         "matmul_integer": {2: "scale", 3: "scale"},
         "matmul_integer_to_float": {2: "scale", 3: "scale", 4: "scale", 5: "scale"},
         "matmul_nbits": {2: "scale", 3: "scale", 4: "index"},
+        "ms_rotary_embedding": {1: "index", 2: "table", 3: "table"},
         "qattention": {3: "scale", 4: "scale", 6: "scale", 7: "scale", 8: "state"},
         "qgemm": {1: "scale", 2: "scale", 4: "scale", 5: "scale", 7: "scale", 8: "scale"},
         "qlinear_add": _QLINEAR,
@@ -141,6 +143,7 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "qmoe": {3: "scale", 6: "scale", 9: "scale"},
         "quantize_linear": _SCALES,
         "rnn": _STATES,
+        "rotary_embedding": {1: "table", 2: "table", 3: "index"},
         "scatter": _INDICES,
         "scatter_elements": _INDICES,
         "scatter_nd": _INDICES,
@@ -149,7 +152,8 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
 """Kind -> operand position -> what a stored tensor there is, where it is no weight.
 
 ``statistic``: moments that training estimates and no gradient reaches; ``scale``: scales and zero
-points of a quantised tensor; ``index``: positions; ``state``: the first value of a recurrence.
+points of a quantised tensor; ``index``: positions and lengths; ``table``: sines and cosines of
+positions; ``state``: the first value of a recurrence.
 """
 
 _EXPERTS: Final = (2, 5, 8)  # matrices of the experts of `qmoe`, packed
