@@ -330,7 +330,10 @@ def test_conventions_of_other_operations():
     assert other("reduce_sum", [(2, 3)]) == 6
     assert other("max_pool", [(1, 2, 4, 4)], kernel_shape=(2, 2), strides=(2, 2)) == 2 * 4 * 4
     assert other("global_average_pool", [(1, 2, 4, 4)]) == 32
-    assert other("batch_normalization", [(1, 2, 4, 4), (2,), (2,), (2,), (2,)]) == 64
+    batch_norm = [(1, 2, 4, 4), (2,), (2,), (2,), (2,)]
+    assert other("batch_normalization", batch_norm) == 64
+    assert other("batch_normalization", batch_norm, training_mode=0) == 64
+    assert other("batch_normalization", batch_norm, training_mode=1) == 7 * 32
     assert other("softmax", [(2, 3)]) == 30
     assert other("dft", [(1, 8, 1)], dft_length=(8,), axis=1) == 5 * 8 * 3
     assert other("reshape", [(2, 3)], shape=(6,)) == 0

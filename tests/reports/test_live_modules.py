@@ -34,3 +34,11 @@ def test_a_module_without_inputs_is_refused():
         peakfold.cost(torch.nn.Linear(8, 3))
     with pytest.raises(UsageError, match=r"\(module, args\) or \(module, args, kwargs\)"):
         peakfold.cost((torch.nn.Linear(8, 3), (), {}, 4))
+
+
+@pytest.mark.parametrize("route", ["export", "trace"])
+def test_batch_norm_in_training_takes_the_statistics_of_its_batch(route):
+    layer, x = torch.nn.BatchNorm2d(5), torch.zeros(2, 5, 4, 4)
+    for training, each in ((True, 7), (False, 2)):
+        found = peakfold.cost(Example(layer.train(training), (x,), route=route))
+        assert found.by_kind()["batch_normalization"].figures.other_ops == each * x.numel()

@@ -310,7 +310,7 @@ def _implied(kind: str, name: str, attrs: Mapping[str, AttrValue]) -> Attrs:
     if kind == "fft":
         real = any(part in name for part in ("r2c", "c2r", "_rfft", "_irfft", "hfft"))
         return {"field": "real" if real else "complex"}
-    if kind == "batch_normalization" and "no_training" in name:
+    if kind == "batch_normalization" and ("no_training" in name or "no_update" in name):
         return {"training_mode": 0}
     if kind == "scatter_elements" and ("add" in name or "reduce" in name):
         return {"reduction": "add"}

@@ -9,7 +9,18 @@ from __future__ import annotations
 from typing import Final
 
 from peakfold.ir.types import DType
-from peakfold.ops.rules import FLOAT, Types, axis_of, per_input, same, tells, unknown, zero
+from peakfold.ops.rules import (
+    FLOAT,
+    Types,
+    axis_of,
+    count,
+    elements,
+    per_input,
+    same,
+    tells,
+    unknown,
+    zero,
+)
 from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import dims, dtype, integer, named_dtype, wanted
 
@@ -18,6 +29,15 @@ def _in_inference(ctx: Context) -> tuple[int, ...]:
     # Before version 14 training was told by asking for the statistics outputs.
     asked = any(wanted(ctx, at) for at in range(1, 5))
     return () if asked or ctx.int_attr("training_mode", 0) else (0,)
+
+
+@count
+def _batch_norm_other(ctx: Context) -> int:
+    # One scale and one shift per element, into which stored statistics fold. In training the
+    # statistics are the batch's own, as in a layer normalisation.
+    told = ctx.op.attrs.get("training_mode")
+    training = bool(told) if told is not None else not _in_inference(ctx)
+    return elements(ctx) * (7 if training else 2)
 
 
 @tells
@@ -44,9 +64,8 @@ def norm_row(kind: str, operations: int) -> OpSpec:
 
 
 ROWS: Final = (
-    # One scale and one shift per element: the statistics fold into them.
     OpSpec("batch_normalization", _batch_norm, inplace_if=_in_inference,
-           workspace=zero, macs=zero, other_ops=per_input(2)),
+           workspace=zero, macs=zero, other_ops=_batch_norm_other),
     # Mean, subtraction, square, its mean, division, scale, shift.
     OpSpec("layer_normalization", _layer_norm, workspace=unknown, macs=zero,
            other_ops=per_input(7)),
