@@ -9,7 +9,10 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from .conftest import Call, error_line
 
@@ -177,3 +180,49 @@ def test_the_year_of_an_era_is_a_number(call: Call, tmp_path: Path) -> None:
     assert "not a finite number" in error_line(call(*line, "nan").stderr)
     assert call(*line, "2020.5").exit_code == 0
     assert ">1 Y</text>" in (tmp_path / "out.svg").read_text()
+
+
+@pytest.mark.req("R60")
+def test_before_and_after_pruning(call: Call, tmp_path: Path) -> None:
+    first = np.ones((16, 8), np.float32)
+    pruned, halved = first.copy(), first.copy()
+    pruned[:, :3] = 0  # three filters
+    halved[::4], halved[1::4] = 0, 0  # two of four inputs
+    second = np.ones((8, 4), np.float32)
+    for name, weights in (("dense", first), ("pruned", pruned), ("halved", halved)):
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
+                 helper.make_node("MatMul", ["h", "v"], ["y"], name="second")]  # fmt: skip
+        graph = helper.make_graph(
+            nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 16))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 4))],
+            [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(second, "v")],
+        )  # fmt: skip
+        onnx.save(helper.make_model(graph), tmp_path / f"{name}.onnx")
+    line = ("compare", tmp_path / "dense.onnx", tmp_path / "pruned.onnx", "--no-peak")
+    document = json.loads(call(*line, "--ops", "--sparsity", "--json").stdout)
+    dense, after = document["models"]
+    whole = 2 * 16 * 8 + 2 * 8 * 4
+    assert (dense["macs"], dense["effective_macs"], dense["structured_macs"]) == (whole,) * 3
+    left = 2 * 16 * 5 + 2 * 8 * 4
+    assert (after["macs"], after["effective_macs"], after["structured_macs"]) == (whole, left, left)
+    assert after["two_four_macs"] == whole
+    changed, same = document["ops"]
+    assert (changed["name"], changed["change"]) == ("first", "changed")
+    assert (changed["effective_macs_before"], changed["effective_macs_after"]) == (256, 160)
+    assert (same["change"], same["effective_macs_after"]) == ("same", 64)
+    text = call(*line, "--ops", "--sparsity").stdout
+    assert "no zeros" in text
+    assert re.search(r"first +matmul +256 +256 > 160", text)
+    plain = json.loads(call(*line, "--ops", "--json").stdout)
+    assert [op["change"] for op in plain["ops"]] == ["same", "same"]
+    assert plain["models"][1]["effective_macs"] is None
+    row = json.loads(call("compare", tmp_path / "halved.onnx", "--sparsity", "--json").stdout)
+    assert row["models"][0]["two_four_macs"] == 128 + 64
+
+
+def test_a_model_without_weights_at_hand_has_no_sparsity(
+    call: Call, pair: tuple[Path, Path]
+) -> None:
+    found = call("compare", pair[1], "--no-peak", "--sparsity")
+    assert found.exit_code == 2
+    assert "its weights cannot be read" in error_line(found.stderr)

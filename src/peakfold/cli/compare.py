@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 )
 @click.option("--ops", is_flag=True, help="Two models op by op: before and after a change.")
 @click.option(
+    "--sparsity", is_flag=True, help="Read the weights, and count what their zeros leave."
+)
+@click.option(
     "--no-peak", is_flag=True, help="Leave the planned peak out, which takes the most time."
 )
 @click.option(
@@ -80,6 +83,7 @@ def command(  # one parameter a flag
             models, dims=dims, shapes=shapes, fold=not flags["no_fold"],
             fold_weights=flags["fold_weights"], ops=flags["ops"], peak=not flags["no_peak"],
             accuracy=accuracy, device=flags["device"], precision=flags["precision"],
+            sparsity=flags["sparsity"],
         )  # fmt: skip
         contents: dict[str, bytes] = {}
         if outputs.wants("csv"):

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis import Cost, OpCost
+from peakfold.analysis.sparsity import Effective
 from peakfold.frontends import FORMATS
 from peakfold.reports.text import clean, heading, plain_table, render, shorten, tell_apart
 from peakfold.reports.timing_report import seconds
@@ -27,6 +28,8 @@ class ModelRow:
         peak_bytes: the arena of a plan with the generic target.
         time_s: bound or estimate on the device that was named.
         accuracy: from the table that was given, in its unit.
+        effective_macs, two_four_macs, structured_macs: those that zeros among the weights leave,
+            as in `peakfold.analysis.sparsity`.
         lower_bounds: names of figures that leave something out.
     """
 
@@ -44,6 +47,9 @@ class ModelRow:
     peak_bytes: int | None
     time_s: float | None
     accuracy: float | None
+    effective_macs: int | None
+    two_four_macs: int | None
+    structured_macs: int | None
     lower_bounds: tuple[str, ...]
 
 
@@ -53,6 +59,7 @@ class OpChange:
 
     Attributes:
         change: same, changed, added or removed.
+        effective_macs_before, effective_macs_after: MACs whose weight is not zero.
     """
 
     name: str
@@ -69,6 +76,8 @@ class OpChange:
     bytes_moved_after: int | None
     output_bytes_before: int | None
     output_bytes_after: int | None
+    effective_macs_before: int | None
+    effective_macs_after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +99,7 @@ class CompareDocument:
 
 def model_row(
     name: str, kind: str, cost: Cost, *, peak: int | None = None, time_s: float | None = None,
-    accuracy: float | None = None,
+    accuracy: float | None = None, sparse: Effective | None = None,
 ) -> ModelRow:  # fmt: skip
     """The row of one model."""
     total = cost.total()
@@ -101,11 +110,21 @@ def model_row(
         bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes,
         activation_elements=f.elements, intensity=f.intensity, peak_bytes=peak, time_s=time_s,
         accuracy=accuracy, lower_bounds=total.lower_bounds,
+        effective_macs=None if sparse is None else sparse.unstructured,
+        two_four_macs=None if sparse is None else sparse.two_four,
+        structured_macs=None if sparse is None else sparse.structured,
     )  # fmt: skip
 
 
-def op_changes(before: Cost, after: Cost) -> list[OpChange]:
+def op_changes(
+    before: Cost, after: Cost, sparse: Sequence[Effective] = ()
+) -> list[OpChange]:  # fmt: skip
     """Ops of two models by name, in the order of the first, new ones where they stand.
+
+    Args:
+        before: one model.
+        after: the other.
+        sparse: what zeros leave of each, where the weights were read.
 
     Example:
         >>> from peakfold.analysis import cost_of
@@ -128,7 +147,24 @@ def op_changes(before: Cost, after: Cost) -> list[OpChange]:
     for key in old:
         order.append(key)
         order.extend(behind.get(key, ()))
-    return [_change(key[0], old.get(key), new.get(key)) for key in order]
+    left = [_left(cost, found) for cost, found in zip((before, after), sparse, strict=False)]
+    left += [{}] * (2 - len(left))
+    return [
+        _change(key[0], old.get(key), new.get(key), left[0].get(key), left[1].get(key))
+        for key in order
+    ]
+
+
+def _left(cost: Cost, found: Effective) -> dict[tuple[str, int], int | None]:
+    """MACs without zeros of every op; those without stored weights count in full."""
+    keys, read, at = _by_name(cost.ops), found.ops, 0
+    left: dict[tuple[str, int], int | None] = {}
+    for key, op in keys.items():
+        known = at < len(read) and (read[at].name, read[at].kind) == (op.name, op.kind)
+        known = known and read[at].macs == op.macs
+        left[key] = read[at].unstructured if known else op.macs
+        at += known
+    return left
 
 
 def _by_name(ops: Iterable[OpCost]) -> dict[tuple[str, int], OpCost]:
@@ -142,12 +178,14 @@ def _by_name(ops: Iterable[OpCost]) -> dict[tuple[str, int], OpCost]:
     return found
 
 
-def _change(name: str, old: OpCost | None, new: OpCost | None) -> OpChange:
+def _change(
+    name: str, old: OpCost | None, new: OpCost | None, left: int | None, left_new: int | None
+) -> OpChange:
     a, b = (None if op is None else op.figures for op in (old, new))
     if old is None or new is None:
         change = "added" if old is None else "removed"
     else:
-        change = "same" if (old.kind, a) == (new.kind, b) else "changed"
+        change = "same" if (old.kind, a, left) == (new.kind, b, left_new) else "changed"
     return OpChange(
         name=name, change=change,
         kind_before=old.kind if old else None, kind_after=new.kind if new else None,
@@ -158,6 +196,7 @@ def _change(name: str, old: OpCost | None, new: OpCost | None) -> OpChange:
         bytes_moved_after=b.bytes_moved if b else None,
         output_bytes_before=a.output_bytes if a else None,
         output_bytes_after=b.output_bytes if b else None,
+        effective_macs_before=left, effective_macs_after=left_new,
     )  # fmt: skip
 
 
@@ -179,6 +218,7 @@ def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
         "peak": "-" if row.peak_bytes is None else format_bytes(row.peak_bytes),
         "time": "?" if row.time_s is None else seconds(row.time_s),
         "accuracy": "?" if row.accuracy is None else f"{row.accuracy:g}",
+        "no zeros": at_least["macs"] + format_count(row.effective_macs),
     }
     return [cells[name] for name in heads]
 
@@ -186,6 +226,7 @@ def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
 def _heads(document: CompareDocument) -> list[str]:
     """Columns that have something to say; intensity gives way to what was asked for."""
     extra = ["time"] if document.device else []
+    extra += ["no zeros"] if any(r.effective_macs is not None for r in document.models) else []
     extra += ["accuracy"] if any(r.accuracy is not None for r in document.models) else []
     planned = any(r.peak_bytes is not None for r in document.models)
     gone = ({"FLOPs/B"} if extra else set()) | (set() if planned else {"peak"})
@@ -203,6 +244,8 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
     body: list[RenderableType] = [plain_table(columns, rows)]
     if "peak" in heads:
         body.append(Text("peak: the arena of a plan, weights aside", "dim"))
+    if "no zeros" in heads:
+        body.append(Text("no zeros: MACs whose weight is not zero", "dim"))
     if document.device:
         note = f"time: on {clean(document.device)}, {clean(document.time_note or '')}"
         body.append(Text(note, "dim"))
@@ -215,12 +258,19 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
 def _changes_part(changes: Sequence[OpChange], width: int) -> list[RenderableType]:
     different = [c for c in changes if c.change != "same"]
     title = f"Ops that differ: {len(different):,} of {len(changes):,}"
-    columns = [("op", "left"), ("kind", "left"), ("MACs", "right"), ("params", "right"),
+    sparse = any(c.effective_macs_before is not None for c in changes)
+    columns = [("op", "left"), ("kind", "left"), ("MACs", "right"),
+               *([("no zeros", "right")] if sparse else []), ("params", "right"),
                ("moved", "right")]  # fmt: skip
     rest = [
         [
             _pair(c, c.kind_before, c.kind_after),
             _pair(c, _count(c.macs_before), _count(c.macs_after)),
+            *(
+                [_pair(c, _count(c.effective_macs_before), _count(c.effective_macs_after))]
+                if sparse
+                else []
+            ),
             _pair(c, _count(c.params_before), _count(c.params_after)),
             _pair(c, _size(c.bytes_moved_before), _size(c.bytes_moved_after)),
         ]

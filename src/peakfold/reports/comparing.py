@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from peakfold.analysis import Cost, cost_of
+from peakfold.analysis.sparsity import Effective, effective
 from peakfold.device import load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded, load
+from peakfold.frontends.weights import open_weights
 from peakfold.ir import Graph
 from peakfold.reports.bubbles import accuracies
 from peakfold.reports.compare import (
@@ -20,6 +22,7 @@ from peakfold.reports.compare import (
     stem,
 )
 from peakfold.reports.payload import schema_name
+from peakfold.reports.text import listed
 from peakfold.transform import Fold
 
 
@@ -27,6 +30,7 @@ def compare(
     models: Sequence[str], *, dims: Sequence[str] = (), shapes: Sequence[str] = (),
     fold: bool = True, fold_weights: bool = False, ops: bool = False, peak: bool = True,
     accuracy: str | None = None, device: str | None = None, precision: str | None = None,
+    sparsity: bool = False,
 ) -> CompareDocument:  # fmt: skip
     """Models side by side.
 
@@ -41,9 +45,11 @@ def compare(
         accuracy: a CSV file with the columns ``model,accuracy``.
         device: a preset's name or a ``.toml`` file, to tell times for.
         precision: element type that floating-point ops run in there.
+        sparsity: read the weights, and count what their zeros leave.
 
     Raises:
-        UsageError: an unknown device, a dimension that no model has, or a file that does not exist.
+        UsageError: an unknown device, a dimension that no model has, a file that does not exist,
+            or one whose weights cannot be read.
         ModelError: a model that cannot be read, or a table that is none.
     """
     table = {} if accuracy is None else accuracies(accuracy)
@@ -51,6 +57,7 @@ def compare(
     rows: list[ModelRow] = []
     costs, names = list[Cost](), _names(models)
     notes: list[str] = []
+    sparse: list[Effective] = []
     for loaded in _loaded(models, dims, shapes):
         graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
         found = cost_of(graph, original=loaded.graph)
@@ -58,12 +65,21 @@ def compare(
         arena = _peak(loaded, fold=fold, fold_weights=fold_weights) if peak else None
         kind, known = graph.source or "pf", accuracy_of(table, name)
         time_s = clock.seconds(graph, found)
-        rows.append(model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s))
+        if sparsity:
+            sparse.append(effective(graph, found, loaded.graph, open_weights(loaded.path)))
+            unread = sparse[-1].unread
+            notes += [f"{name}: weights not read, counted as dense: {listed(unread)}"] * bool(
+                unread
+            )
+        rows.append(
+            model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s,
+                      sparse=sparse[-1] if sparse else None)
+        )  # fmt: skip
         costs.append(found)
         notes += _unknown(name, found)
     return CompareDocument(
         schema=schema_name("compare"), models=rows, device=clock.name, time_note=clock.note,
-        notes=notes, ops=op_changes(costs[0], costs[1]) if ops else None,
+        notes=notes, ops=op_changes(costs[0], costs[1], sparse) if ops else None,
     )  # fmt: skip
 
 
