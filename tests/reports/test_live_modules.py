@@ -42,3 +42,9 @@ def test_batch_norm_in_training_takes_the_statistics_of_its_batch(route):
     for training, each in ((True, 7), (False, 2)):
         found = peakfold.cost(Example(layer.train(training), (x,), route=route))
         assert found.by_kind()["batch_normalization"].figures.other_ops == each * x.numel()
+
+
+def test_folding_windows_back_adds_their_elements():
+    columns = torch.zeros(1, 4 * 9, 36)
+    found = peakfold.cost((torch.nn.Fold((8, 8), 3), columns))
+    assert found.total().figures.other_ops == columns.numel()

@@ -174,7 +174,8 @@ interpolate: upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_
 sample_grid: grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback
 roi_align: roi_align
 max_roi_pool: roi_pool ps_roi_align ps_roi_pool
-windows: im2col col2im pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
+col2im: col2im
+windows: im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
     max_unpool2d
 copy: clone contiguous reshape flatten copy lift_fresh lift_fresh_copy detach_copy detach
     view_copy _unsafe_view to_dense alias_copy expand_copy permute_copy flip rot90 resolve_conj

@@ -131,8 +131,13 @@ ROWS: Final = (
         for kind in (
             "concat_from_sequence", "optional", "optional_get_element", "sequence_at",
             "sequence_construct", "sequence_empty", "sequence_erase", "sequence_insert",
-            "split_to_sequence", "string_normalizer", "image_decoder",
+            "split_to_sequence",
         )
+    ),
+    # What these do depends on the data.
+    *(
+        OpSpec(kind, None, workspace=unknown, macs=zero, other_ops=unknown, engine="copy")
+        for kind in ("string_normalizer", "image_decoder")
     ),
     OpSpec("sequence_length", _length, workspace=zero, macs=zero, other_ops=zero, engine="none"),
     OpSpec("optional_has_element", _has_element, workspace=zero, macs=zero, other_ops=zero,

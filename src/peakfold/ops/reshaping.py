@@ -18,6 +18,8 @@ from peakfold.ops.rules import (
     axes_of,
     axis_of,
     broadcast,
+    count,
+    elements,
     number,
     product,
     quotient,
@@ -128,6 +130,12 @@ def _dropout_view(ctx: Context) -> tuple[ViewFact, ...]:
     return () if integer(ctx, "training_mode", 0) else whole(ctx)
 
 
+@count
+def _dropout_other(ctx: Context) -> int:
+    # In training the mask is multiplied in, and what is kept is scaled.
+    return 2 * elements(ctx) if integer(ctx, "training_mode", 0) else 0
+
+
 @tells
 def _dropout(ctx: Context) -> Types:
     shape = dims(ctx)
@@ -194,7 +202,7 @@ ROWS: Final = (
            other_ops=zero, engine="none"),
     # Not pure: in training mode the mask is random.
     OpSpec("dropout", _dropout, inplace=(0,), views=_dropout_view, workspace=zero, macs=zero,
-           other_ops=zero, engine="vector", pure=False),
+           other_ops=_dropout_other, engine="vector", pure=False),
     OpSpec("shape", _shape_of, workspace=zero, macs=zero, other_ops=zero, engine="none",
            shape_only=True),
     OpSpec("size", _size_of, workspace=zero, macs=zero, other_ops=zero, engine="none",
