@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from peakfold.frontends.torch_engine import Unwatched
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.run import Run, Storage
@@ -48,6 +49,7 @@ class StorageTracker(Watching):
         self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None
     ) -> None:
         super().__init__()
+        self._unwatched = Unwatched()
         self._scope = scope
         self._workspace = workspace
         self._phase = "before"
@@ -94,7 +96,9 @@ class StorageTracker(Watching):
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and note the storages of its operands and results."""
+        func = self._unwatched(func, args)
         out = run_operator(func, args, kwargs)
+        self._unwatched.done(func, out)
         _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)):

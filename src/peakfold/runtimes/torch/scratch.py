@@ -1,42 +1,41 @@
 """Scratch of CPU kernels, measured and not guessed: the op is run once, alone.
 
-Convolutions of oneDNN reorder weights and images into blocks of their own. How much that takes
-is decided inside the library, so an op of the same shapes is run on real memory and its
-allocations are watched. Each signature is measured once.
+Convolutions of oneDNN reorder weights and images into blocks of their own, kernels that want
+another layout copy their operands, backward kernels of norms and attention keep partial sums by
+thread. What that takes is decided inside the library, so an op of the same shapes is run on real
+memory and its allocations are watched. Each signature is measured once.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from peakfold.frontends.torch_modes import tensors_in
 from peakfold.frontends.torch_rnn import again, real_backward, real_forward
 from peakfold.runtimes.torch.allocator import allocations, peak_of
 
 _LAYERS = frozenset({"lstm_layer", "lstm_layer_backward"})
-KINDS = frozenset({"convolution", "convolution_backward", "_convolution"}) | _LAYERS
 
 
-# Products copy an operand that repeats one element (the gradient of a sum, expanded).
-_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+_LEAST: Final = 1024
 
 
-def _repeats(args: Any) -> bool:
-    return any(
-        isinstance(leaf, torch.Tensor)
-        and any(n > 1 and step == 0 for n, step in zip(leaf.shape, leaf.stride(), strict=True))
-        for leaf in tree_leaves(args)
-    )
+def _measurable(args: Any, least: int) -> bool:
+    """Whether operands are worth a run of their own, and can be made of zeros."""
+    given = tensors_in(args)
+    plain = all(t.layout is torch.strided and not t.is_quantized for t in given)
+    return plain and sum(t.numel() * t.element_size() for t in given) >= least
 
 
 class CpuScratch:
     """Scratch of calls by their signature; give it to `fake_steps` as `workspace`.
 
     Args:
-        kinds: operators that are measured; scratch of the others is taken as none.
+        least: bytes of operands from which a call is measured; smaller ones take next to nothing.
 
     Attributes:
         table: bytes by signature, what was measured so far.
@@ -47,16 +46,16 @@ class CpuScratch:
         0
     """
 
-    def __init__(self, kinds: frozenset[str] = KINDS) -> None:
-        self._kinds = kinds
+    def __init__(self, least: int = _LEAST) -> None:
+        self._least = least
         self.table: dict[str, int] = {}
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> int:
         """Bytes of scratch of one call; its tensors may be fake."""
-        name = func._schema.name.partition("::")[2]
-        if name not in self._kinds and not (name in _PRODUCTS and _repeats(args)):
+        if func.is_view or not _measurable((args, kwargs), self._least):
             return 0
-        key = f"{name} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
+        name = func._schema.name.partition("::")[2]
+        key = f"{func} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
         if key not in self.table:
             layer = name in _LAYERS
             self.table[key] = _layer(args) if layer else _measured(func, args, kwargs)
@@ -73,7 +72,10 @@ def _measured(func: Any, args: Any, kwargs: Any) -> int:
     kept: list[Any] = []
     with _disable_current_modes(), torch.no_grad():
         real_args, real_kwargs = tree_map(_real, (args, kwargs))
-        changes = allocations(lambda: kept.append(func(*real_args, **real_kwargs)))
+        try:
+            changes = allocations(lambda: kept.append(func(*real_args, **real_kwargs)))
+        except (RuntimeError, IndexError, ValueError):
+            return 0  # it cannot run on zeros (a draw from probabilities that are all zero)
     highest, last = peak_of(changes)
     return highest - last
 
