@@ -50,8 +50,8 @@ class Unwatched:
         if func is not _ADD:
             fresh = self._zeros == (args[0].untyped_storage()._cdata, _node())
             return _INTO_ZEROS[func] if fresh else func
-        alone = _holders(args[0]) <= self._alone
-        return _aten.add_.Tensor if alone and _holds_sum(*args[:2]) else func
+        into = _holds_sum(*args[:2]) and _holders(args[0]) <= self._alone
+        return _aten.add_.Tensor if into else func
 
     def done(self, func: Any, out: Any) -> None:
         """Remember zeros, and for which formula they were made."""

@@ -44,6 +44,7 @@ def lstm(
     """
     if batch_first:
         x = x.transpose(0, 1)
+    x = x.contiguous()
     ways = 2 if bidirectional else 1
     per = 4 if has_biases else 2
     hidden, cells = [], []

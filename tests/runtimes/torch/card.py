@@ -2,6 +2,7 @@
 
 Every storage that appears while the card is watched takes a block of a caching allocator and
 gives it back when the storage dies. Matrix products keep a workspace a thread, as cuBLAS does.
+Nobody watches a real card's operators, so autograd adds in place where it does unwatched.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import weakref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from peakfold.analysis.cuda_allocator import CachingAllocator
 from peakfold.analysis.footprint import Bytes
+from peakfold.frontends.torch_engine import Unwatched
+from peakfold.frontends.torch_modes import Watching
 
 WORKSPACE = 8_519_680
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
-class Card(TorchDispatchMode):
+class Card(Watching):
     device = "cpu"
 
     def __init__(self, outside: int = 500 << 20) -> None:
@@ -33,10 +35,13 @@ class Card(TorchDispatchMode):
         self._next = 0
         self._workspaces: dict[bool, int] = {}
         self._highest = Bytes(0, 0)
+        self._unwatched = Unwatched()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def called(self, func, args, kwargs):
         self.see((args, kwargs))
-        out = func(*args, **(kwargs or {}))
+        func = self._unwatched(func, args)
+        out = func(*args, **kwargs)
+        self._unwatched.done(func, out)
         real = self.see(out)
         thread = torch._C._current_autograd_node() is not None
         if real and func._schema.name in PRODUCTS and thread not in self._workspaces:
