@@ -87,14 +87,14 @@ def _by_engine() -> bool:
 
 def _holders(tensor: torch.Tensor) -> int:
     """References to a tensor and to its storage, those of the call and of this look included."""
-    of_storage: int = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)  # type: ignore[attr-defined]
-    return int(tensor._use_count()) + of_storage
+    of_storage = int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))
+    return of_storage + int(tensor._use_count())  # type: ignore[attr-defined]
 
 
 class _Probe(Watching):  # type: ignore[no-untyped-call]
     """Counts the holders of a gradient that the engine alone holds."""
 
-    found = 0
+    found: int = 0
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run it; note how often the first operand of the engine's sum is held."""
@@ -111,4 +111,5 @@ def alone() -> int:
         both = value.sin() + value.cos()
         with _Probe() as probe:
             both.backward()  # type: ignore[no-untyped-call]
-    return probe.found
+    found: int = probe.found
+    return found
