@@ -7,7 +7,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import jsonschema
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tests.conftest import ROOT
 
@@ -185,3 +187,32 @@ def test_models_are_compared_on_a_device(call: Call, fc: Path, tmp_path: Path) -
     wrong = call("compare", fc, wide, "--precision", "float16")
     assert wrong.exit_code == 2
     assert "a time needs a device" in error_line(wrong.stderr)
+
+
+def test_the_time_of_a_loop_without_a_count_says_so(call: Call, tmp_path: Path) -> None:
+    inner = helper.make_graph(
+        [helper.make_node("MatMul", ["s", "w"], ["t"]), helper.make_node("Identity", ["c"], ["d"])],
+        "body", [helper.make_tensor_value_info("i", TensorProto.INT64, ()),
+                 helper.make_tensor_value_info("c", TensorProto.BOOL, ()),
+                 helper.make_tensor_value_info("s", TensorProto.FLOAT, (4, 8))],
+        [helper.make_tensor_value_info("d", TensorProto.BOOL, ()),
+         helper.make_tensor_value_info("t", TensorProto.FLOAT, (4, 8))],
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=inner, name="steps")], "net",
+        [helper.make_tensor_value_info("n", TensorProto.INT64, ()),
+         helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 8))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 8))],
+        [helper.make_tensor("w", TensorProto.FLOAT, (8, 8), bytes(256), raw=True)],
+    )  # fmt: skip
+    path = tmp_path / "loop.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    text = call("inspect", path, "--device", "t4").stdout
+    assert "for one trip only: steps" in text.split("Time on")[1]
+    told = call("inspect", path, "--device", "t4", "--trips", "steps=5").stdout
+    assert "one trip only" not in told
+    once, five = (
+        json.loads(call("inspect", path, "--device", "t4", *more, "--json").stdout)
+        for more in ((), ("--trips", "steps=5"))
+    )
+    assert five["totals"]["time_s"] == pytest.approx(5 * once["totals"]["time_s"])

@@ -76,8 +76,9 @@ class InspectReport:
         from peakfold.reports.timing_report import timing_part
 
         part = timing_part(
-            self.timing, width=width, top=top, measured_s=self.measured_s, batches=self.batches
-        )
+            self.timing, width=width, top=top, measured_s=self.measured_s, batches=self.batches,
+            one_trip=self.cost.open_loops,
+        )  # fmt: skip
         return [*part, ""]
 
     def to_json(self, *, rate: float = 1.0) -> str:

@@ -9,7 +9,15 @@ from rich.text import Text
 
 from peakfold.analysis.roofline import BOUNDS
 from peakfold.analysis.timing import Timing
-from peakfold.reports.text import clean, counted, heading, plain_table, shorten, tell_apart
+from peakfold.reports.text import (
+    clean,
+    counted,
+    heading,
+    listed,
+    plain_table,
+    shorten,
+    tell_apart,
+)
 from peakfold.reports.timing_records import ErrorRecord, TimingRecord, timing_record
 
 _SLOWEST = 10
@@ -17,9 +25,18 @@ _SLOWEST = 10
 
 def timing_part(
     found: Timing, *, width: int, top: int | None = _SLOWEST, measured_s: float | None = None,
-    batches: Sequence[int] = (),
+    batches: Sequence[int] = (), one_trip: Sequence[str] = (),
 ) -> list[RenderableType]:  # fmt: skip
-    """Time of the whole and of the slowest ops, with what the figures rest on."""
+    """Time of the whole and of the slowest ops, with what the figures rest on.
+
+    Args:
+        found: the times.
+        width: characters of a line.
+        top: how many of the slowest ops.
+        measured_s: seconds of a run, measured.
+        batches: batch sizes to tell the bound at.
+        one_trip: loops whose trip count nobody knows.
+    """
     record = timing_record(found, measured_s, batches)
     title = f"Time on {clean(found.device.title)}"
     if found.precision:
@@ -43,6 +60,8 @@ def timing_part(
     )
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
     body: list[RenderableType] = [heading(title), table]
+    if one_trip:
+        body.append(Text(f"for one trip only: {listed(one_trip)} (--trips NAME=N)"))
     if record.unknown_ops:
         body.append(Text(f"left out: {counted(record.unknown_ops, 'op')} without a known time"))
     if record.partial_ops and record.basis == "roofline":
