@@ -27,15 +27,23 @@ _LEAST: Final = 1024
 def _measurable(args: Any, least: int) -> bool:
     """Whether operands are worth a run of their own, and can be made of zeros."""
     given = tensors_in(args)
-    plain = all(t.layout is torch.strided and not t.is_quantized for t in given)
-    return plain and sum(t.numel() * t.element_size() for t in given) >= least
+    if not all(t.layout is torch.strided and not t.is_quantized for t in given):
+        return False
+    return sum(t.numel() * t.element_size() for t in given) >= least or any(map(_repeats, given))
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Whether one element stands for several: products copy such an operand, however small."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(n > 1 and step == 0 for n, step in steps)
 
 
 class CpuScratch:
     """Scratch of calls by their signature; give it to `fake_steps` as `workspace`.
 
     Args:
-        least: bytes of operands from which a call is measured; smaller ones take next to nothing.
+        least: bytes of operands from which a call is measured; smaller ones take next to nothing,
+            but for operands that repeat an element.
 
     Attributes:
         table: bytes by signature, what was measured so far.
