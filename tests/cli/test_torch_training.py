@@ -40,6 +40,17 @@ def on_a_gpu():
 def small_on_a_gpu():
     return torch.nn.Linear(4, 4).to("cuda:0"), (torch.zeros(2, 4).cuda(),)
 
+def heavy():
+    layers = [torch.nn.Linear(1 << 16, 1 << 16) for _ in range(2)]
+    return Example(torch.nn.Sequential(*layers), (torch.zeros(2, 1 << 16),),
+                   dynamic={"input": {0: "batch"}})
+
+def heavy_without_a_name():
+    return torch.nn.Sequential(torch.nn.Linear(1 << 16, 1 << 16)), (torch.zeros(2, 1 << 16),)
+
+def no_such_axis():
+    return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), dynamic={"input": {-2: "batch"}})
+
 def of_many():
     return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), loss=lambda out: out)
 
@@ -102,6 +113,21 @@ def test_devices(call, nets):
     assert done.exit_code == 3
     assert large["fits"] is False
     assert large["devices"] > 1
+
+
+@pytest.mark.req("R3")
+def test_why_no_number_of_devices_is_told(call, nets):
+    """Weights, gradients and a copy of one of them: 3 x 32 GiB do not fit 24 GB in any batch."""
+    flags = ("--train", "--json", "--device", "rtx-4090")
+    alone = json.loads(call("plan", f"{nets}:heavy", *flags).stdout)
+    assert alone["devices"] is None
+    (said,) = [note for note in alone["notes"] if "data parallel" in note]
+    assert said.endswith(f"the memory of {-(-alone['need_bytes'] // alone['have_bytes'])} devices")
+    nameless = json.loads(call("plan", f"{nets}:heavy_without_a_name", *flags).stdout)
+    assert nameless["devices"] is None
+    assert any("no dimension of the example has a name" in note for note in nameless["notes"])
+    assert "do not help" not in call("plan", f"{nets}:heavy_without_a_name", *flags[:1],
+                                     *flags[2:]).stdout  # fmt: skip
 
 
 @pytest.mark.req("R3", "R14")
@@ -303,6 +329,7 @@ def test_bad_requests(call, nets):
     done = call("plan", f"{nets}:doubtful", "--train")
     assert done.exit_code == 1
     assert "some_nets.py" in done.stderr
+    assert "has no axis -2" in call("plan", f"{nets}:no_such_axis", "--train").stderr
     assert call("plan", f"{nets}:mlp", "--train", "--optimizer", "lion").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--attention", "fused").exit_code == 2
     done = call("plan", f"{nets}:mlp", "--train", "--budget", "1KiB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from peakfold.frontends.torch_scope import failed_module
 
 _BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
             "DynamicOutputShapeException")  # fmt: skip
-_NOT_THEIRS = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<")
 
 
 def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> ModelError:
@@ -25,7 +25,7 @@ def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> 
         hint: what to do next.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(_NOT_THEIRS)]
+    own = [f for f in frames if _theirs(f.filename)]
     line = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
     path = failed_module(module, error) or type(module).__name__
     said = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
@@ -37,6 +37,15 @@ def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> 
         where=", ".join(filter(None, (f"module {path!r}", line))),
         hint=hint,
     )
+
+
+def _theirs(file: str) -> bool:
+    """Whether a file is neither ours, nor torch's, nor Python's own."""
+    ours = str(Path(__file__).parent), str(Path(torch.__file__).parent), "<"
+    if file.startswith(ours):
+        return False
+    installed = file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
+    return installed or not file.startswith(sysconfig.get_path("stdlib"))
 
 
 def _by_data(error: Exception) -> bool:

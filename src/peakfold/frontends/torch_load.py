@@ -156,6 +156,8 @@ def _read(spec: str, made: object) -> Example:
 
 
 def _told(error: Exception) -> str:
+    if isinstance(error, SyntaxError) and error.filename:  # raised by the import, not by a line
+        return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
 

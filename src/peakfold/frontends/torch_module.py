@@ -202,6 +202,12 @@ def _sizes(
     found: dict[str, tuple[int, ...]] = {}
     for name, leaf in zip(names, leaves, strict=True):
         axes = dynamic.get(name, {})
+        for axis in axes:
+            if not 0 <= axis < leaf.dim():
+                raise UsageError(
+                    f"input {name!r} has no axis {axis}, which the example calls {axes[axis]!r}",
+                    hint=f"its shape is {tuple(leaf.shape)}; axes count from 0",
+                )
         sizes = tuple(dims.get(axes.get(at, ""), int(n)) for at, n in enumerate(leaf.shape))
         given = tuple(shapes.get(name, sizes))
         if len(given) != len(sizes):

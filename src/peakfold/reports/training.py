@@ -91,7 +91,8 @@ def plan_training(
     found = None if have is None else fit.room(steps, options, have)
     count: int | None = None
     if found is not None and have is not None:
-        count = 1 if found.fits else _devices(example, options, have, dims)
+        count, why = (1, []) if found.fits else _devices(example, options, have, found.need, dims)
+        notes = [*notes, *why]
     document = TrainingDocument(
         schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes, *notes],
         first=_step(steps.first), steady=_step(steps.steady),
@@ -127,15 +128,22 @@ def _graph(
 
 
 def _devices(
-    example: Example, options: StepOptions, have: int, dims: Mapping[str, int]
-) -> int | None:
+    example: Example, options: StepOptions, have: int, need: int, dims: Mapping[str, int]
+) -> tuple[int | None, list[str]]:
+    """How many devices share the batch, or why no number is told."""
     from peakfold.errors import UsageError
     from peakfold.runtimes.torch.fit import devices_needed
 
     try:
-        return devices_needed(example, options, have, dims)
-    except UsageError:
-        return None  # no dimension is called the batch
+        count = devices_needed(example, options, have, dims)
+    except UsageError as error:  # no dimension is called the batch
+        return None, [f"how many devices in data parallel is not told: {error}"]
+    if count is None:
+        return None, [
+            "a batch of one does not fit either: data parallel does not help; cut into equal "
+            f"parts the step would fill the memory of {-(-need // have)} devices"
+        ]
+    return count, []
 
 
 def _step(run: Run) -> TrainingStep:
@@ -202,7 +210,7 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
         line = f"{verdict} {document.device}: {need} of {format_bytes(document.have_bytes)}"
         if not document.fits:
             many = document.devices
-            line += f"; {many} devices in data parallel" if many else "; more devices do not help"
+            line += f"; {many} devices in data parallel" if many else " (see the notes)"
         body.append(Text(line, "green" if document.fits else "red"))
     return render(body, width=width, color=color)
 

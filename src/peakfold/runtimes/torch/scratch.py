@@ -8,7 +8,7 @@ memory and its allocations are watched. Each signature is measured once.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -21,29 +21,14 @@ from peakfold.runtimes.torch.allocator import allocations, peak_of
 _LAYERS = frozenset({"lstm_layer", "lstm_layer_backward"})
 
 
-_LEAST: Final = 1024
-
-
-def _measurable(args: Any, least: int) -> bool:
-    """Whether operands are worth a run of their own, and can be made of zeros."""
+def _measurable(args: Any) -> bool:
+    """Whether a call has operands, and all of them can be made of zeros."""
     given = tensors_in(args)
-    if not all(t.layout is torch.strided and not t.is_quantized for t in given):
-        return False
-    return sum(t.numel() * t.element_size() for t in given) >= least or any(map(_repeats, given))
-
-
-def _repeats(tensor: torch.Tensor) -> bool:
-    """Whether one element stands for several: products copy such an operand, however small."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return any(n > 1 and step == 0 for n, step in steps)
+    return bool(given) and all(t.layout is torch.strided and not t.is_quantized for t in given)
 
 
 class CpuScratch:
     """Scratch of calls by their signature; give it to `fake_steps` as `workspace`.
-
-    Args:
-        least: bytes of operands from which a call is measured; smaller ones take next to nothing,
-            but for operands that repeat an element.
 
     Attributes:
         table: bytes by signature, what was measured so far.
@@ -54,13 +39,12 @@ class CpuScratch:
         0
     """
 
-    def __init__(self, least: int = _LEAST) -> None:
-        self._least = least
+    def __init__(self) -> None:
         self.table: dict[str, int] = {}
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> int:
         """Bytes of scratch of one call; its tensors may be fake."""
-        if func.is_view or not _measurable((args, kwargs), self._least):
+        if func.is_view or not _measurable((args, kwargs)):
             return 0
         name = func._schema.name.partition("::")[2]
         key = f"{func} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
