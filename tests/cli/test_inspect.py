@@ -8,6 +8,8 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 import peakfold
@@ -185,3 +187,29 @@ def test_figures_made_of_lower_bounds_are_marked_too(call: Call, tmp_path: Path)
 def test_a_folder_is_no_model(call: Call, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").mkdir()
     assert "is a folder, not a file" in error_line(call("inspect", tmp_path / "net.onnx").stderr)
+
+
+def test_results_of_unknown_size_leave_lower_bounds(call: Call, tmp_path: Path) -> None:
+    """An op nobody knows ends what is known of shapes; what is known is still told."""
+    node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    weights = [
+        onnx.numpy_helper.from_array(np.zeros((8, 3, 3, 3), np.float32), "w"),
+        onnx.numpy_helper.from_array(np.zeros((8, 8, 3, 3), np.float32), "v"),
+    ]
+    graph = onnx.helper.make_graph(
+        [node("Conv", ["x", "w"], ["a"]), node("Warp", ["a"], ["b"], domain="my.ops"),
+         node("Conv", ["b", "v"], ["y"])], "g",
+        [info("x", 1, [1, 3, 32, 32])], [info("y", 1, [1, 8, "h", "w"])], weights,
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("my.ops", 1)]
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), path)
+    text = call("inspect", path).stdout
+    assert f">= {2 * 27 * 8 * 30 * 30 / 1000:.1f} KFLOPs" in text
+    assert "size unknown, outside every figure: 2 tensors (b, y)" in text
+    assert f">= {8 * 30 * 30 * 4 / 1024:.3f} KiB" in text
+    document = json.loads(call("inspect", path, "--json").stdout)
+    assert document["opaque"] == ["b", "y"]
+    assert [op["output_bytes"] for op in document["ops"]] == [8 * 30 * 30 * 4, None, None]
+    assert call("inspect", path, "--strict").exit_code == 1
+    assert "its shape is not known" in error_line(call("plan", path).stderr)

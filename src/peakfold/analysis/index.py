@@ -24,7 +24,8 @@ class Index:
         first_user, users: consumers in CSR form: ops that read tensor t, in file order, are
             ``users[first_user[t]:first_user[t + 1]]``.
         nbytes: per tensor, exact bytes; 0 where `opaque`.
-        opaque: ids of tensors whose size no graph states (strings, sequences, maps).
+        opaque: ids of tensors whose size no graph states (strings, sequences, maps), and in a
+            partial index those whose shape is not known.
         inputs, outputs: ids in signature order.
         static: per tensor, whether it is allocated once, outside every arena.
     """
@@ -43,8 +44,13 @@ class Index:
     static: list[bool]
 
     @classmethod
-    def of(cls, graph: Graph) -> Index:
+    def of(cls, graph: Graph, *, partial: bool = False) -> Index:
         """Build the index.
+
+        Args:
+            graph: a checked graph.
+            partial: also index results whose size is not known, as `opaque`; for accounts that
+                say what they leave out, never for plans.
 
         Raises:
             ModelError: a tensor whose size is not known; names it and what would fix it.
@@ -65,7 +71,11 @@ class Index:
             for tensor in made:
                 producer[tensor] = at
         first_user, users = _transpose(operands, len(graph.tensors))
-        opaque = frozenset(at for at, t in enumerate(graph.tensors) if is_opaque(t))
+        bound = not any(isinstance(d, str) for n in graph.inputs for d in graph[n].shape or ())
+        opaque = frozenset(
+            at for at, t in enumerate(graph.tensors)
+            if is_opaque(t) or (partial and bound and producer[at] >= 0 and t.nbytes is None)
+        )  # fmt: skip
         return cls(
             graph=graph,
             id_of=id_of,

@@ -89,19 +89,21 @@ def _roles(found: Breakdown) -> list[RenderableType]:
     total = max(found.static_total + found.dynamic_total, 1)
     rows: list[list[Text]] = []
 
-    def row(label: str, nbytes: int, style: str, *, bar: bool = True) -> None:
+    def row(label: str, nbytes: int, style: str, least: str = "") -> None:
         share = nbytes / total
-        cells = [label, format_bytes(nbytes), f"{share:.1%}", "█" * round(share * _BAR)]
-        rows.append([Text(cell, style) for cell in (cells if bar else cells[:3])])
+        cells = [label, f"{least}{format_bytes(nbytes)}", f"{share:.1%}",
+                 "█" * round(share * _BAR)]  # fmt: skip
+        rows.append([Text(cell, style) for cell in cells])
 
     row("static, allocated once", found.static_total, "bold")
     for label, nbytes in static.items():
         if nbytes or label == "parameter":
             row(f"  {label}", nbytes, "")
-    row("dynamic, before any reuse", found.dynamic_total, "bold cyan")
+    least = ">= " if found.opaque else ""
+    row("dynamic, before any reuse", found.dynamic_total, "bold cyan", least)
     for label, nbytes in dynamic.items():
         if nbytes or label == "activation":
-            row(f"  {label}", nbytes, "cyan")
+            row(f"  {label}", nbytes, "cyan", least if label in ("activation", "output") else "")
     table = plain_table([("memory", "left"), ("bytes", "right"), ("share", "right"),
                          ("", "left")], rows)  # fmt: skip
     return [table, Text(f"inputs, held by the caller: {format_bytes(found.inputs)}")]

@@ -97,7 +97,7 @@ def inspect(
     loaded = loaded_from(model, dims, shapes)
     rules = load_target(target)
     graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
-    index = Index.of(graph)
+    index = Index.of(graph, partial=True)
     found = break_down(index, [op_facts(graph, op, rules) for op in graph.ops])
     table = with_handlers(loaded.graph, handlers)
     counts = cost_of(graph, _cost_options(options), table=table, original=loaded.graph)
