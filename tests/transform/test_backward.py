@@ -212,6 +212,14 @@ def test_kinds_without_a_row_read_everything_and_are_named() -> None:
     assert "opaque (1)" in step.notes[-1]
 
 
+TWO_WAYS = """input c: bool[]
+parameter v: float32[4]
+parameter w: float32[4]
+a: float32[4] = relu(v)
+b: float32[4] = relu(w)
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "train", "says"),
     [
@@ -219,6 +227,13 @@ def test_kinds_without_a_row_read_everything_and_are_named() -> None:
         ("parameter w: float32[4]\ny: float32[4] = relu(w)\noutput y",
          Train(loss="softmax-output"), "no softmax"),
         ("parameter w: int8[4]\ny: int8[4] = relu(w)\noutput y", Train(), "nothing to train"),
+        # Each has another path from a parameter to the output, so that a gradient was made.
+        (f"{TWO_WAYS}z: float32[4] = if(c) begin\n"
+         '  region "then" captures=[a]\n    input a: float32[4]\n'
+         "    t: float32[4] = relu(a)\n    output t\n  end\nend\n"
+         "y: float32[4] = add(z, b)\noutput y", Train(), "its body would have to"),
+        (f"{TWO_WAYS}z: opaque[4] = mystery(a)\ny: float32[4] = add(z, b)\noutput y", Train(),
+         "'z' has no known element type"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_refused(text: str, train: Train, says: str) -> None:

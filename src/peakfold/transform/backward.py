@@ -127,14 +127,31 @@ class _Backward:
         needed = set(wanted)
         for op in self.graph.ops:
             spec = self._spec(op)
-            if any(op.inputs[at] in needed for at in self._positions(op, spec)):
-                if op.regions:
-                    raise ModelError(
-                        f"the backward pass of {op.kind!r} is not known: its body would have to "
-                        "be differentiated", where=f"op {op.name!r}",
-                    )  # fmt: skip
+            captured = op.operands if op.regions else ()  # bodies read outer tensors, too
+            reached = any(op.inputs[at] in needed for at in self._positions(op, spec))
+            if reached or any(name in needed for name in captured):
+                self._check(op)
                 needed.update(name for name in op.results if self._real(name))
         return needed
+
+    def _check(self, op: Op) -> None:
+        """That a gradient can pass an op.
+
+        Raises:
+            ModelError: a body, or a result that may hold floats or not.
+        """
+        if op.regions:
+            raise ModelError(
+                f"the backward pass of {op.kind!r} is not known: its body would have to "
+                "be differentiated", where=f"op {op.name!r}",
+            )  # fmt: skip
+        for name in op.results:
+            if self.tensors[name].dtype.bits is None:
+                raise ModelError(
+                    f"{name!r} has no known element type, so whether a gradient passes it is not "
+                    "known", where=f"op {op.name!r} ({op.kind})",
+                    hint=f"pass --shape {name}=float32:AxBxC",
+                )  # fmt: skip
 
     @staticmethod
     def _spec(op: Op) -> GradSpec:
