@@ -13,6 +13,7 @@ from torch import nn, rand  # noqa: E402
 
 from peakfold.analysis.counting import cost_of  # noqa: E402
 from peakfold.analysis.facts import unsupported  # noqa: E402
+from peakfold.errors import ModelError  # noqa: E402
 from peakfold.frontends.torch_module import capture  # noqa: E402
 from peakfold.ir import Role, check_graph  # noqa: E402
 
@@ -328,12 +329,15 @@ def test_sizes_that_depend_on_data_leave_a_lower_bound():
     assert macs(capture(module, (torch.ones(9, 4),), route="run")) == 9 * 4 * 3
 
 
-@pytest.mark.parametrize("route", ["export", "run"])
-def test_grouped_products_meet_one_matrix_per_row(route):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])
+@pytest.mark.parametrize("route", ["export", "trace", "run"])
+def test_grouped_products_meet_one_matrix_per_row(route, dtype):
     module = zoo.Fn(lambda x, w, ends: torch._grouped_mm(x, w, ends))
-    x, w = rand(12, 16).bfloat16(), rand(3, 16, 8).bfloat16()
+    x, w = rand(12, 16).to(dtype), rand(3, 16, 8).to(dtype)
     ends = torch.tensor([4, 8, 12], dtype=torch.int32)
     assert macs(capture(module, (x, w, ends), route=route)) == 12 * 16 * 8
+    with pytest.raises(ModelError, match=r"grouped_mm|contraction|inner dimension"):
+        capture(module, (rand(12, 24).to(dtype), w, ends), route=route)
 
 
 def test_routing_by_data_is_that_of_the_inputs():

@@ -128,6 +128,29 @@ def test_an_optimizer_that_runs_the_model_itself_is_refused():
             call(nn.Linear(4, 4), (torch.randn(2, 4),), options=options)
 
 
+@pytest.mark.req("R3")
+def test_experts_as_grouped_products():
+    """How transformers runs experts: rows sorted by expert, one product of groups."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Linear(16, 4)
+            self.weights = nn.Parameter(torch.randn(4, 16, 16))
+
+        def forward(self, x):
+            score, expert = self.gate(x).softmax(-1).max(-1)
+            order = expert.argsort()
+            ends = torch.histc(expert.float(), 4, 0, 3).cumsum(0).to(torch.int32)
+            return F.grouped_mm(x[order], self.weights, offs=ends) * score[order, None]
+
+    args = (torch.randn(24, 16),)
+    predicted, measured = fake_steps(Experts(), args), real_steps(Experts(), args)
+    for which in ("first", "steady"):
+        found = compare(getattr(predicted, which), getattr(measured, which))
+        assert found.predicted == found.measured, which
+
+
 def test_optimizer_state_is_born_in_the_first_step():
     module, args, kwargs = MODELS["mlp"]()
     steps = fake_steps(module, args, kwargs, StepOptions(optimizer="adam"))

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError
 from peakfold.frontends.torch_autocast import regions_of_any_device
+from peakfold.frontends.torch_meta import grouped_products
 from peakfold.frontends.torch_modes import Replacing
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
@@ -239,6 +240,7 @@ def undisturbed(
         if on_cpu:
             stack.enter_context(functions or OnCpu())
             stack.enter_context(regions_of_any_device())
+            stack.enter_context(grouped_products())
         torch.backends.mha.set_fastpath_enabled(False)
         logging.disable(logging.CRITICAL)  # export logs what the error says again
         try:
