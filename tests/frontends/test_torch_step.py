@@ -20,6 +20,7 @@ from peakfold.frontends.torch_step import (  # noqa: E402
 from peakfold.ir import Role, check_graph  # noqa: E402
 from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.planning.verify import verify_plan  # noqa: E402
+from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
 
 from .training_models import MODELS  # noqa: E402
 
@@ -126,6 +127,29 @@ def test_an_optimizer_that_runs_the_model_itself_is_refused():
     for call in (fake_steps, real_steps, step_graph):
         with pytest.raises(UsageError, match="'LBFGS' runs the model inside its update"):
             call(nn.Linear(4, 4), (torch.randn(2, 4),), options=options)
+
+
+@pytest.mark.req("R3")
+def test_what_a_loop_needs_that_keeps_the_result():
+    """Logits that cross entropy does not save, held by a name: their bytes, in a plain run."""
+    module = nn.Linear(8, 64)
+    inputs, labels = torch.randn(500, 8), torch.zeros(500, dtype=torch.long)
+    options = StepOptions(loss=lambda out: F.cross_entropy(out, labels))
+    predicted = fake_steps(module, (inputs,), options=options)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def step(*, keep):
+        out = module(inputs)
+        loss = F.cross_entropy(out, labels)
+        if not keep:
+            del out
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    plain, kept = (peak_of(allocations(lambda k=k: step(keep=k)))[0] for k in (False, True))
+    assert kept - plain == 4 * 500 * 64
+    assert predicted.notes[-1].endswith(f"({kept - plain} B) more")
 
 
 @pytest.mark.req("R3")

@@ -23,6 +23,9 @@ class Watcher(Protocol):
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """These living tensors have a role."""
 
+    def returned(self, tensors: Iterable[torch.Tensor]) -> None:
+        """The module returned these; whoever runs it may keep them."""
+
     def mark_saved(self) -> None:
         """What the forward pass made and still holds is saved for the backward pass."""
 
@@ -34,6 +37,9 @@ class Nobody:
         """Nothing."""
 
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """Nothing."""
+
+    def returned(self, tensors: Iterable[torch.Tensor]) -> None:
         """Nothing."""
 
     def mark_saved(self) -> None:
@@ -76,7 +82,7 @@ def one_step(
     args, kwargs = inputs
     for _ in range(options.accumulate):
         tracker.begin("forward")
-        loss = _forward(module, args, kwargs, options)
+        loss = _forward(module, args, kwargs, options, tracker)
         tracker.mark([loss], "output")
         tracker.mark_saved()
         tracker.begin("backward")
@@ -91,13 +97,17 @@ def one_step(
     optimizer.zero_grad(set_to_none=options.set_to_none)
 
 
-def _forward(module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions) -> torch.Tensor:
+def _forward(
+    module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions, tracker: Watcher
+) -> torch.Tensor:
     region: AbstractContextManager[Any] = nullcontext()
     if options.autocast is not None:
         where = next((p.device.type for p in module.parameters()), "cpu")
         region = torch.autocast(where, dtype=options.autocast)
     with region:
-        return loss_of(module(*args, **kwargs), options)
+        out = module(*args, **kwargs)
+        tracker.returned(tensors_of(out))
+        return loss_of(out, options)
 
 
 def loss_of(out: Any, options: StepOptions) -> torch.Tensor:

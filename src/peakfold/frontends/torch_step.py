@@ -26,6 +26,7 @@ from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
 from peakfold.ir.run import Run, Steps
+from peakfold.units import format_bytes
 
 Kernels = Callable[[], AbstractContextManager[Any]]
 
@@ -107,7 +108,21 @@ def _steps(
             runs.append(tracker.run())
             notes |= tracker.notes
     first, steady = runs
+    notes |= dict.fromkeys(_kept(steady, tracker.run(results_kept=True)))
     return Steps(first, steady, tuple(notes))
+
+
+def _kept(steady: Run, kept: Run) -> tuple[str, ...]:
+    """What a loop needs more that holds the module's result while the step runs."""
+    more = kept.peak - steady.peak
+    if more <= steady.peak / _WORTH_SAYING:
+        return ()
+    exact = f" ({more} B)" if more >= 1024 else ""
+    return (f"the module's result is let go of once the loss is known: a loop that keeps it "
+            f"(out = model(x)) needs {format_bytes(more)}{exact} more",)  # fmt: skip
+
+
+_WORTH_SAYING = 1000
 
 
 def _existing(

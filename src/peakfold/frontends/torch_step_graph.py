@@ -58,6 +58,9 @@ class _Marker:
                 if name is not None:
                     self.gradients.add(name)
 
+    def returned(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Lifetimes follow from the graph."""
+
     def mark_saved(self) -> None:
         """Lifetimes follow from the graph."""
 

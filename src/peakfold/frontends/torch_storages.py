@@ -59,6 +59,7 @@ class StorageTracker(Watching):
         self._event = 0
         self._forward: dict[int, str] = {}
         self._scratch: list[tuple[int, str, int]] = []
+        self._results: list[_Seen] = []
         self.notes: dict[str, None] = {}
 
     def begin(self, phase: str) -> None:
@@ -80,18 +81,32 @@ class StorageTracker(Watching):
                 if found is not None and found.born > 0:
                     found.role = role
 
+    def returned(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Remember what the module returned."""
+        for tensor in tensors:
+            for part in parts(tensor) or ():
+                found = self._live.get(part.untyped_storage()._cdata)
+                if found is not None and found.born > 0:
+                    self._results.append(found)
+
     def mark_saved(self) -> None:
         """What the forward pass made and has not let go of is saved for the backward pass."""
         for found in self._live.values():
             if found.phase == "forward" and not found.role:
                 found.role = "saved"
 
-    def run(self) -> Run:
-        """What was recorded."""
+    def run(self, *, results_kept: bool = False) -> Run:
+        """What was recorded.
+
+        Args:
+            results_kept: as if what the module returned were held to the end of the step.
+        """
+        kept = {id(s) for s in self._results} if results_kept else set()
         storages = tuple(
-            Storage(s.nbytes, s.born, s.died, s.role or "temporary", s.phase, s.op, s.scope)
+            Storage(s.nbytes, s.born, None if id(s) in kept else s.died, s.role or "temporary",
+                    s.phase, s.op, s.scope)
             for s in self._all
-        )
+        )  # fmt: skip
         return Run(storages, tuple(self._phases), self._event, tuple(self._scratch))
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -42,6 +42,15 @@ def test_passes_beyond_those_that_are_run_take_no_more(name):
     assert (few.first.peak, few.steady.peak) == (many.first.peak, many.steady.peak)
     assert fit.footprints(few)[1].reserved == fit.footprints(many)[1].reserved
     assert "6 batches accumulated before an update" in few.notes
+    assert not any("3 batches" in note for note in few.notes)
+
+
+@pytest.mark.req("R3")
+def test_what_was_noted_of_the_passes_that_ran_is_kept():
+    example = Example(torch.nn.Embedding(50, 8, sparse=True), (torch.zeros(4, dtype=torch.long),))
+    few, many = (fit.steps_of(example, StepOptions(accumulate=n), {}).notes for n in (2, 6))
+    assert any("sparse gradients" in note for note in many)
+    assert "2 batches accumulated before an update" in set(few) - set(many)
 
 
 def test_parts_divide_the_batch():

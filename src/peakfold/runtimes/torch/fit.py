@@ -55,8 +55,10 @@ def steps_of(
     """Two steps of an example at these numbers for its named dimensions."""
     args, kwargs = example.resized(dims)
     passes = min(options.accumulate, ALIKE)
-    steps = fake_steps(example.module, args, kwargs, replace(options, accumulate=passes), workspace)
-    return steps if passes == options.accumulate else replace(steps, notes=options.notes())
+    run = replace(options, accumulate=passes)
+    steps = fake_steps(example.module, args, kwargs, run, workspace)
+    found = [note for note in steps.notes if note not in run.notes()]
+    return replace(steps, notes=(*options.notes(), *found))
 
 
 _COUNTER: Final = 8
