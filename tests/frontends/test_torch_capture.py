@@ -27,6 +27,7 @@ from peakfold.frontends.torch_export import read_program  # noqa: E402
 from peakfold.frontends.torch_module import Example, capture  # noqa: E402
 from peakfold.frontends.torch_step import fake_steps, real_steps  # noqa: E402
 from peakfold.ir import Role, check_graph, parse_graph, print_graph  # noqa: E402
+from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 
 from . import torch_models as zoo  # noqa: E402
 
@@ -596,6 +597,33 @@ def test_exported_programs_are_models(tmp_path):
     (tmp_path / "bad.pt2").write_bytes(b"nothing")
     with pytest.raises(ModelError, match="no exported program"):
         load(tmp_path / "bad.pt2")
+
+
+def test_a_saved_program_writes_in_place_as_the_module_does(tmp_path):
+    """Values of a program that was read share no storage, not even an operand and its result."""
+
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.make = nn.Linear(16, 32)
+            self.register_buffer("one", torch.zeros(2, 64, 16))
+            self.register_buffer("two", torch.zeros(2, 64, 16))
+
+        def forward(self, x, at):
+            one, two = self.make(x).chunk(2, -1)
+            self.one[:, 3:4] = one
+            self.two.index_copy_(1, at, two)
+            return (self.one + self.two).relu_()
+
+    module, args = Cache(), (rand(2, 1, 16), torch.tensor([3]))
+    path = tmp_path / "cache.pt2"
+    torch.export.save(torch.export.export(module, args), path)
+    saved, direct = load(str(path)).graph, capture(module, args)
+    assert [(op.kind, len(op.results), op.writes) for op in saved.ops] == [
+        (op.kind, len(op.results), op.writes) for op in direct.ops
+    ]
+    plans = [make_plan(g, PlanOptions(quick=True)).summary for g in (saved, direct)]
+    assert plans[0].arena_bytes == plans[1].arena_bytes
 
 
 def test_conditions_and_copies_of_examples():

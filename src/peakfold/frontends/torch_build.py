@@ -82,6 +82,7 @@ class GraphBuilder(Versions):
             kind = "copy"
         if "::" in kind and only_views(func):
             self._join_all(arguments, results)
+        self._join_written(func, arguments, results)
         inputs = [self.read(ref) if ref is not None else "" for ref in arguments.refs]
         inputs += [name for item in arguments.packed for name in self._packed.get(hash(item), ())]
         while inputs and not inputs[-1]:
@@ -105,6 +106,21 @@ class GraphBuilder(Versions):
         self.join(result.tensor, source.tensor)
         self.alias(result.key, source)
         return True
+
+    def _join_written(self, func: Any, arguments: Arguments, results: Sequence[Ref | None]) -> None:
+        """The result of an operator that writes in place is its operand.
+
+        Of a program that was read from a file the two values have storages of their own.
+        """
+        returns: Any = getattr(getattr(func, "_schema", None), "returns", ())
+        if len(returns) != 1 or len(results) != 1 or len(arguments.written) != 1:
+            return
+        alias = returns[0].alias_info
+        source, result = arguments.refs[next(iter(arguments.written))], results[0]
+        if alias is None or not alias.is_write or source is None or result is None:
+            return
+        if self._placed(source.tensor).storage != self._placed(result.tensor).storage:
+            self.join(result.tensor, source.tensor)
 
     def _join_all(self, arguments: Arguments, results: Sequence[Ref | None]) -> None:
         """A view by its schema, of a tensor whose storage cannot be seen (under vmap)."""
