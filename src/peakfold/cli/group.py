@@ -10,9 +10,12 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
@@ -125,7 +128,8 @@ class PeakfoldGroup(click.Group):
         extra["standalone_mode"] = False
         given = sys.argv[1:] if args is None else list(args)
         try:
-            code = super().main(given or ["--help"], prog_name or "peakfold", **extra)
+            with _one_interrupt():
+                code = super().main(given or ["--help"], prog_name or "peakfold", **extra)
         except click.ClickException as error:
             say_error(error.format_message())
             code = error.exit_code
@@ -133,6 +137,31 @@ class PeakfoldGroup(click.Group):
             say_error("interrupted")
             code = _INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """A Ctrl-C is one interrupt, however often it arrives.
+
+    `timeout` and some shells signal a process and its group, so a second one comes while the
+    first is being told; it would end in a traceback. After the first the process only ends.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    main_thread = threading.current_thread() is threading.main_thread()
+    if before is not signal.default_int_handler or not main_thread:
+        yield
+        return
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is first:
+            signal.signal(signal.SIGINT, before)
 
 
 def _exists(verb: str) -> bool:
