@@ -78,6 +78,25 @@ def test_optimizer_forms(optimizer, form):
     assert (one.first.peak, one.steady.peak) == (two.first.peak, two.steady.peak)
 
 
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bias", [False, True])
+def test_lstm_layers(bias, layers, ways):
+    """Without biases torch makes zeros of the weights' size, and gradients of a bias's."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(16, 32, layers, bias=bias, bidirectional=ways == 2)
+
+        def forward(self, x):
+            return self.lstm(x)[0][-1]
+
+    args = (torch.randn(6, 4, 16),)
+    found = compare(fake_steps(Net(), args).steady, real_steps(Net(), args).steady)
+    assert all(one == two for one, two in found.phases.values()), dict(found.phases)
+
+
 LOSSES = {
     "mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss, "soft_margin": F.soft_margin_loss,
     "bce": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y), "huber": F.huber_loss,

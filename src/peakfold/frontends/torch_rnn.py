@@ -53,8 +53,8 @@ def lstm(
         for way in range(ways):
             at = layer * ways + way
             given = list(weights[at * per : (at + 1) * per])
-            if not has_biases:
-                given += [torch.zeros_like(given[0][:, 0])] * 2
+            if not has_biases:  # torch makes zeros of the weights' size for them
+                given += [torch.zeros(w.shape, dtype=w.dtype) for w in given]
             out, h, c = _Layer.apply(x, *given, state[0][at], state[1][at], bool(way))
             outs.append(out)
             hidden.append(h)
@@ -104,7 +104,10 @@ def _forward_meta(*operands: Any) -> list[Tensor]:
 
 
 def _backward_meta(*operands: Any) -> list[Tensor]:
-    return [torch.empty_like(t) for t in operands[:7]]
+    x, w_ih, w_hh, _, _, h, c = operands[:7]
+    biases = [w.new_empty(w.shape[0]) for w in (w_ih, w_hh)]  # of that size even without any
+    return [*map(torch.empty_like, (x, w_ih, w_hh)), *biases, torch.empty_like(h),
+            torch.empty_like(c)]  # fmt: skip
 
 
 _LIBRARY.impl("lstm_layer", _forward_meta, "Meta")
