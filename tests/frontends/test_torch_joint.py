@@ -14,6 +14,8 @@ from peakfold.ir import Role, check_graph  # noqa: E402
 from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.planning.verify import verify_plan  # noqa: E402
 
+from .training_models import Doubtful  # noqa: E402
+
 pytestmark = pytest.mark.torch
 nn = torch.nn
 
@@ -135,21 +137,11 @@ def test_frozen_and_tied_weights():
     assert "4.weight" not in trainable
 
 
-class Doubtful(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
-    def forward(self, x):
-        y = self.inner(x)
-        return y * 2 if y.sum() > 0 else y
-
-
 def test_failures_name_module_and_line():
     with pytest.raises(ModelError, match="joint export failed") as error:
         joint_graph(nn.Sequential(Doubtful()), (torch.zeros(1, 4),))
     assert "module '0'" in error.value.where
-    assert "test_torch_joint.py" in error.value.where
+    assert "training_models.py" in error.value.where
     args = (torch.zeros(1, 4),)
     with pytest.raises(UsageError, match="nothing to train"):
         joint_graph(nn.Linear(4, 4).requires_grad_(False), args)

@@ -22,7 +22,7 @@ from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.planning.verify import verify_plan  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
 
-from .training_models import MODELS  # noqa: E402
+from .training_models import MODELS, Doubtful  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn, F = torch.nn, torch.nn.functional
@@ -374,16 +374,6 @@ def test_the_model_is_left_as_it_was():
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
 
 
-class Doubtful(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
-    def forward(self, x):
-        y = self.inner(x)
-        return y * 2 if y.sum() > 0 else y
-
-
 class Shaken(nn.Linear):
     """Draws from every generator while it runs, as data augmentation in a model does."""
 
@@ -409,7 +399,7 @@ def test_random_generators_are_left_as_they_were():
 def test_what_cannot_be_followed_names_module_and_line():
     with pytest.raises(ModelError, match="without values failed") as error:
         fake_steps(Doubtful(), (torch.zeros(1, 4),))
-    assert "test_torch_step.py" in error.value.where
+    assert "training_models.py" in error.value.where
     frozen = nn.Linear(3, 3).requires_grad_(False)
     with pytest.raises(UsageError, match="nothing to train"):
         fake_steps(frozen, (torch.zeros(1, 3),))

@@ -19,6 +19,18 @@ def mlp() -> Made:
     return nn.Sequential(*layers, nn.Linear(128, 10)), (torch.randn(32, 128),), {}
 
 
+class Doubtful(nn.Module):
+    """A branch that values decide: no capture without values can follow it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y * 2 if y.sum() > 0 else y
+
+
 class Basic(nn.Module):
     def __init__(self, inner: int, out: int, stride: int) -> None:
         super().__init__()
