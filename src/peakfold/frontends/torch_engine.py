@@ -91,7 +91,7 @@ def _holders(tensor: torch.Tensor) -> int:
     return of_storage + int(tensor._use_count())  # type: ignore[attr-defined]
 
 
-class _Probe(Watching):  # type: ignore[no-untyped-call]
+class _Probe(Watching):
     """Counts the holders of a gradient that the engine alone holds."""
 
     found: int = 0
@@ -110,6 +110,6 @@ def alone() -> int:
         value = torch.ones(1, requires_grad=True).sin()
         both = value.sin() + value.cos()
         with _Probe() as probe:
-            both.backward()  # type: ignore[no-untyped-call]
+            both.backward()
     found: int = probe.found
     return found

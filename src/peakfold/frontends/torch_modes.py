@@ -7,6 +7,7 @@ dispatch handler works on tensors, function modes stay out: it only looks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Watching(TorchDispatchMode):
+class Watching(TorchDispatchMode, ABC):
     """A dispatch mode: `called` runs every operator that is dispatched under it."""
 
     def __init__(self) -> None:
@@ -30,9 +31,9 @@ class Watching(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             return self.called(func, args, kwargs or {})
 
+    @abstractmethod
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and give back its result."""
-        raise NotImplementedError
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -55,7 +56,7 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return [tensor for item in tree for tensor in tensors_in(item)]
 
 
-class Replacing(TorchFunctionMode):
+class Replacing(TorchFunctionMode, ABC):
     """A function mode: `replaced` runs the functions that it names, and those with a device.
 
     Args:
@@ -72,9 +73,9 @@ class Replacing(TorchFunctionMode):
             return self.replaced(func, args, kwargs or {})
         return func(*args)
 
+    @abstractmethod
     def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one function, or another in its place."""
-        raise NotImplementedError
 
 
 class OnesForValues(Replacing):

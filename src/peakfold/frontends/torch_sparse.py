@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from peakfold.errors import ModelError
+from peakfold.frontends.torch_values import storage_of
 
 _PARTS = {
     torch.sparse_coo: ("_indices", "_values"),
@@ -55,11 +56,7 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
             inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
             found = [parts(part) for part in inner if isinstance(part, torch.Tensor)]
             return tuple(p for some in found if some is not None for p in some)
-        try:
-            tensor.untyped_storage()
-        except (RuntimeError, NotImplementedError):  # has none: a wrapper of vmap, for instance
-            return None
-        return (tensor,)
+        return None if storage_of(tensor) is None else (tensor,)
     names = _PARTS.get(tensor.layout)
     return None if names is None else tuple(getattr(tensor, name)() for name in names)
 

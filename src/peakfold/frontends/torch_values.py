@@ -87,15 +87,27 @@ def number_of(size: Any) -> int | None:
     return dim if isinstance(dim, int) else None
 
 
-def place_of(tensor: torch.Tensor) -> Place:
-    """Where a tensor lies; a negative storage, its own, where torch shows none.
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """A tensor's storage; `None` where torch shows none and raises instead.
 
-    Torch raises for layouts without strides (sparse, oneDNN's) and for what vmap wraps.
+    So it does for layouts without strides (sparse, oneDNN's) and for what vmap wraps.
+
+    Example:
+        >>> storage_of(torch.zeros(3)).nbytes(), storage_of(torch.eye(2).to_sparse())
+        (12, None)
     """
     try:
-        storage = tensor.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):
+        return tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):  # which of the two depends on the layout
+        return None
+
+
+def place_of(tensor: torch.Tensor) -> Place:
+    """Where a tensor lies; a negative storage, its own, where torch shows none."""
+    held = storage_of(tensor)
+    if held is None:
         return Place(-id(tensor), None, None, (tuple(tensor.shape),))
+    storage = held._cdata
     shape: Any = tuple(tensor.shape)
     strides: Any = tensor.stride()
     offset: Any = tensor.storage_offset()
