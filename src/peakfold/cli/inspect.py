@@ -148,7 +148,7 @@ def _layers(layer: str, model: str | None, *, as_json: bool) -> int:
     _alone("--op", {"layer"})
     from peakfold.reports.layers import layers_document, layers_text
 
-    document = layers_document("peakfold.layers/1", layer)
+    document = layers_document(layer)
     if as_json:
         from peakfold.reports.payload import to_json
 

@@ -18,6 +18,7 @@ from peakfold.analysis.polynomial import Polynomial, grid, interpolate
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import Bindings, load
 from peakfold.ir import unbound
+from peakfold.reports.payload import FormulaRecord, FormulasDocument, FormulaTerm, schema_name
 from peakfold.reports.text import clean, plain_table, render
 from peakfold.transform import Fold
 
@@ -41,53 +42,6 @@ _FIGURES: dict[str, tuple[str, Callable[[Total], int | None], tuple[str, ...]]] 
     "activation_elements": ("activation elements", lambda total: total.figures.elements,
                             ("elements",)),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormulaTerm:
-    """``coefficient`` (an integer or a fraction, as text) times dimensions to their powers."""
-
-    coefficient: str
-    powers: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormulaRecord:
-    """One total.
-
-    Attributes:
-        name: as in `totals` of ``inspect --json``.
-        formula: as text; `None` for the reason that `why_not` says.
-        lower_bound: whether ops are left out whose figure is not known.
-    """
-
-    name: str
-    formula: str | None
-    terms: list[FormulaTerm] | None
-    lower_bound: bool
-    why_not: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormulasDocument:
-    """Output of ``inspect --formulas --json``.
-
-    Attributes:
-        dims: the dimensions that nobody bound.
-        multiple_of: what numbers the formulas were made from and checked at are multiples of.
-        points: numbers that each dimension took for the counts they are laid through.
-        checked: further numbers, a list for each dimension, where counts agreed.
-    """
-
-    schema: str
-    model: str
-    format: str
-    dims: list[str]
-    multiple_of: int
-    points: list[int]
-    checked: list[list[int]]
-    totals: list[FormulaRecord]
-    notes: list[str]
 
 
 def formulas(
@@ -120,7 +74,7 @@ def formulas(
 
     best = _best(dims, count)
     return FormulasDocument(
-        schema="peakfold.formulas/1", model=Path(path).name, format=graph.source or "pf",
+        schema=schema_name("formulas"), model=Path(path).name, format=graph.source or "pf",
         dims=list(dims), multiple_of=best.step, points=list(best.points),
         checked=[list(check) for check in best.checks], totals=best.records,
         notes=list(graph.notes),

@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis.layers import Variant, layer_variants, missing_forms, parse_layer
+from peakfold.reports.payload import LayerRow, LayersDocument, schema_name
 from peakfold.reports.text import clean, plain_table, render
 from peakfold.units import format_bytes, format_count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerRow:
-    """One form of a layer.
-
-    Attributes:
-        macs_formula: its multiply-accumulates in letters.
-        ratio: its MACs over those of the standard form.
-    """
-
-    name: str
-    macs_formula: str
-    params: int
-    macs: int
-    flops: int
-    bytes_moved: int
-    intensity: float | None
-    ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayersDocument:
-    """Output of ``inspect --op TEXT --json``.
-
-    Attributes:
-        missing: forms that this layer does not have, and why.
-    """
-
-    schema: str
-    layer: str
-    rows: list[LayerRow]
-    missing: dict[str, str]
-
-
-def layers_document(schema: str, text: str) -> LayersDocument:
+def layers_document(text: str) -> LayersDocument:
     """The forms of a layer.
 
     Raises:
@@ -55,7 +22,10 @@ def layers_document(schema: str, text: str) -> LayersDocument:
     layer = parse_layer(text)
     rows = [_row(variant) for variant in layer_variants(layer)]
     return LayersDocument(
-        schema=schema, layer=" ".join(text.split()), rows=rows, missing=missing_forms(layer)
+        schema=schema_name("layers"),
+        layer=" ".join(text.split()),
+        rows=rows,
+        missing=missing_forms(layer),
     )
 
 

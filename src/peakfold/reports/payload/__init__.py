@@ -11,8 +11,6 @@ from peakfold.analysis.profile import Profile
 from peakfold.planning.plan import Plan
 from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
-from peakfold.reports.formulas import FormulasDocument
-from peakfold.reports.layers import LayersDocument
 from peakfold.reports.payload.costed import (
     BodyRecord,
     DynamicRecord,
@@ -24,6 +22,13 @@ from peakfold.reports.payload.costed import (
     StaticRecord,
     Totals,
     UnsupportedKind,
+)
+from peakfold.reports.payload.counted import (
+    FormulaRecord,
+    FormulasDocument,
+    FormulaTerm,
+    LayerRow,
+    LayersDocument,
 )
 from peakfold.reports.payload.handed import ApplyDocument, ControlRecord, MeasureDocument
 from peakfold.reports.payload.listed import KindRecord, OpsDocument, TargetRecord, TargetsDocument
@@ -125,12 +130,17 @@ __all__ = [
     "DynamicRecord",
     "EdgeRecord",
     "FitDocument",
+    "FormulaRecord",
+    "FormulaTerm",
+    "FormulasDocument",
     "Given",
     "GroupRecord",
     "InspectDocument",
     "KindRecord",
     "LanesDocument",
     "LanesRow",
+    "LayerRow",
+    "LayersDocument",
     "LeverRecord",
     "MeasureDocument",
     "MeasureTrainingDocument",
