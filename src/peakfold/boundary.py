@@ -1,0 +1,129 @@
+"""The one boundary around readers that others wrote, and around the files they are given.
+
+A parser of a foreign library may raise anything, print anything, and read without end. What is
+read goes through `read_file`, which takes regular files up to a size; the parser runs inside
+`foreign`, which turns whatever it raises into one error of ours and swallows what it prints.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from peakfold.errors import ModelError, PeakfoldError, UsageError
+
+SHOWN = 300
+"""Characters of a foreign message that an error of ours repeats."""
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
+    """The bytes of a regular file.
+
+    Args:
+        path: the file; a link is followed.
+        limit: bytes; a larger file is refused before it is read.
+        what: what it is read as, for the message: ``a plan``.
+
+    Raises:
+        UsageError: it is missing, a folder, a device or a pipe, or cannot be read.
+        ModelError: it is larger than `limit`.
+
+    Example:
+        >>> read_file(Path("/dev/null"), 10)
+        Traceback (most recent call last):
+        peakfold.errors.UsageError: /dev/null: it is no regular file
+    """
+    where = str(path)
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise UsageError("is a folder, not a file", where=where)
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError("it is no regular file", where=where)
+        if found.st_size > limit:
+            raise ModelError(
+                f"it has {found.st_size} bytes; {what} has at most {limit}", where=where
+            )
+        with path.open("rb") as stream:  # it may have grown, or /proc may tell no size
+            data = stream.read(limit + 1)
+    except FileNotFoundError:
+        raise UsageError("no such file", where=where) from None
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=where) from None
+    except ValueError as error:  # a NUL character in the path
+        raise UsageError(f"cannot be read: {error}", where=where) from None
+    if len(data) > limit:
+        raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
+    return data
+
+
+@contextmanager
+def foreign(
+    what: str, where: str = "", hint: str = "", *, error: type[PeakfoldError] = ModelError
+) -> Iterator[None]:
+    """Code of others on bytes of others: every exception is one error, every word is swallowed.
+
+    Args:
+        what: what is wrong if it fails; the first line of its own message follows.
+        where: file, op or tensor that is read.
+        hint: what the user can do next.
+        error: class of what is raised.
+
+    Raises:
+        PeakfoldError: of class `error`; errors of ours pass as they are.
+
+    Example:
+        >>> with foreign("no number"):
+        ...     int("seven")
+        Traceback (most recent call last):
+        peakfold.errors.ModelError: no number: invalid literal for int() with base 10: 'seven'
+    """
+    try:
+        with silenced():
+            yield
+    except PeakfoldError:
+        raise
+    except RecursionError:
+        raise error(f"{what}: it nests too deeply", where=where, hint=hint) from None
+    except MemoryError:
+        raise error(f"{what}: it asks for more memory than there is", where=where) from None
+    except Exception as raised:  # whatever a foreign library raises
+        raise error(f"{what}: {first_line(raised)}", where=where, hint=hint) from None
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Warnings, log records and what is printed by Python code go nowhere.
+
+    Streams are the process's, so threads enter one at a time.
+    """
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        nowhere = io.StringIO()
+        try:
+            with redirect_stderr(nowhere), redirect_stdout(nowhere):
+                yield
+        finally:
+            logging.disable(before)
+
+
+def first_line(raised: BaseException) -> str:
+    """What an exception says, in one short line; its class where it says nothing.
+
+    Example:
+        >>> first_line(ValueError("one\\ntwo")), first_line(KeyError())
+        ('one', 'KeyError')
+    """
+    said = str(raised).strip()
+    line = said.splitlines()[0] if said else type(raised).__name__
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
