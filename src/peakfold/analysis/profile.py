@@ -6,6 +6,7 @@ the target's table or the registry say.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
@@ -17,6 +18,8 @@ from peakfold.errors import UsageError
 from peakfold.ir import Op
 
 SCHEMA = "peakfold.profile/1"
+FILE_LIMIT = 1 << 26
+"""Bytes of a profile's file."""
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
@@ -44,6 +47,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def workspace(self) -> dict[str, int]:
         """Bytes of scratch by op, of those that were measured."""
         return {o.op: o.scratch_bytes for o in self.ops if o.scratch_bytes is not None}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its content, in whatever way its file is laid out."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 def decode_profile(data: bytes, where: str = "profile") -> Profile:

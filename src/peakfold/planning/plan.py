@@ -15,6 +15,9 @@ from peakfold.errors import InvalidPlan
 SCHEMA = "peakfold.plan/1"
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 """Bytes, steps and ids: what a machine can address, never negative."""
+Seed = Annotated[int, msgspec.Meta(ge=-(2**62), lt=2**62)]
+FILE_LIMIT = 1 << 30
+"""Bytes of a plan file; a plan of a million buffers has a quarter of it."""
 Mode = Literal["naive", "inplace", "share", "both", "arena"]
 MODES: tuple[Mode, ...] = ("naive", "inplace", "share", "both", "arena")
 
@@ -36,9 +39,9 @@ class Live(_Record, frozen=True, kw_only=True):
     """Bytes ``[lower, upper)`` of a buffer that are in use during steps ``[start, stop)``."""
 
     start: Count
-    stop: int
+    stop: Count
     lower: Count
-    upper: int
+    upper: Count
 
 
 class PlannedBuffer(_Record, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ class PlannedBuffer(_Record, frozen=True, kw_only=True):
 
     what: Literal["tensor", "workspace", "copy"]
     offset: Count
-    size: int
+    size: Count
     live: list[Live]
     tensors: list[Place] = []
     op: Count | None = None
@@ -97,7 +100,7 @@ class BodyPlan(_Record, frozen=True, kw_only=True):
     """The plan of one body of a control-flow op; its arena lies in that op's workspace."""
 
     op: Count
-    region: int
+    region: Count
     plan: Plan
 
 
@@ -115,7 +118,7 @@ class GraphId(_Record, frozen=True, kw_only=True):
 class BindingsRecord(_Record, frozen=True, kw_only=True):
     """Numbers that were put into the model."""
 
-    dims: dict[str, int] = {}
+    dims: dict[str, Count] = {}
     shapes: dict[str, str] = {}
 
 
@@ -152,13 +155,15 @@ class Plan(_Record, frozen=True, kw_only=True):
     bound: Bound
     proof: Proof
     workspace_known: bool
-    unsupported: dict[str, int]
+    unsupported: dict[str, Count]
     opaque: list[str]
     """Tensors whose size no graph states; they are outside the arena."""
     bodies: list[BodyPlan] = []
     profile: dict[str, Count] = {}
     """Measured scratch by op, that this plan was made for; bytes."""
-    seed: int = 0
+    profile_digest: str | None = None
+    """SHA-256 of the profile that `profile` was taken from; `None` without one."""
+    seed: Seed = 0
     lane: list[Count] = []
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
     added: list[tuple[Count, Count]] = []

@@ -172,6 +172,7 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         opaque=[names(t) for t in sorted(study.index.opaque)],
         bodies=list(study.bodies),
         profile=_measured(study),
+        profile_digest=None if study.options.profile is None else study.options.profile.digest,
         seed=study.options.seed,
         lane=list(study.running.lane),
         added=list(study.running.added),

@@ -46,7 +46,7 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
         if op in scratch:
             writes.insert(0, (f"-{op}", *scratch[op]))
         for name, start, length in writes:
-            for owner in memory.roots(start, length):
+            for owner in sorted({str(root) for root, _, _ in memory.under(start, length)}):
                 touches = {int(owner[1:])} if owner[0] == "-" else set()
                 if owner[0] != "-":
                     for t in storages.members[storages.of[int(owner)]]:

@@ -41,6 +41,7 @@ from peakfold.reports.payload.packed import (
 )
 from peakfold.reports.payload.planned import (
     CheckRecord,
+    ClaimRecord,
     DemoDocument,
     EdgeRecord,
     Given,
@@ -122,6 +123,7 @@ __all__ = [
     "BankRecord",
     "BodyRecord",
     "CheckRecord",
+    "ClaimRecord",
     "ControlRecord",
     "CulpritsRecord",
     "DemoDocument",

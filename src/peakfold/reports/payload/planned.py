@@ -56,12 +56,21 @@ class CheckRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """What a plan says and no judge derived."""
+
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyDocument:
-    """Output of ``verify --json``."""
+    """Output of ``verify --json``; `ok` rests on the checks alone."""
 
     schema: str
     ok: bool
     checks: list[CheckRecord]
+    claimed: list[ClaimRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
