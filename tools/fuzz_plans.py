@@ -59,7 +59,7 @@ def main() -> int:
                     _save(args.out, f"mutant-{mutant}", record(base, args.seed, least))
     _table(tally, total)
     if refused:
-        print(f"graphs that could not be planned: {sum(refused.values())}, {refused.most_common(3)}")
+        print(f"not planned: {sum(refused.values())} graphs, {refused.most_common(3)}")
     print(f"{sum(total.values())} mutants, {spoiled} sound plans rejected or faulted, "
           f"{len(seen)} kinds of finding, {time.process_time() - start:.0f} s CPU")  # fmt: skip
     return 1 if spoiled or total["ACCEPTED, WRONG"] or total["RAISED"] else 0

@@ -6,6 +6,7 @@ every process. `attack` judges one by the public judge and by the oracle.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import json
@@ -21,15 +22,17 @@ import msgspec
 from peakfold.errors import InvalidPlan, PeakfoldError
 from peakfold.frontends import load
 from peakfold.ir import Graph, print_graph
-from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning import PlanOptions
+from peakfold.planning.layouts import make_layout
 from peakfold.planning.plan import Plan, decode_plan
-from peakfold.planning.planner import plan_layout
+from peakfold.planning.planner import plan_layout, study_graph
 from peakfold.planning.verify import verify_plan
 from peakfold.transform import replay
 
 from .claims import Witness, boxes, claims
 from .graphs import OPTION_SETS, options_for, random_graph
-from .oracle import Fault, faults
+from .oracle import faults
+from .placed import Fault
 from .plan_mutations import MUTATIONS, Tree
 
 PER_BASE = 12
@@ -89,7 +92,7 @@ def _real_graphs(root: Path) -> tuple[tuple[str, Graph], ...]:
     for path in models(root):
         try:
             graph = load(path).graph
-            make_plan(graph, PlanOptions(quick=True, time_limit=1.0))
+            _one_plan(graph, PlanOptions())
         except PeakfoldError:  # symbols to bind, or a size that is not known
             continue
         if 1 < len(graph.ops) <= REAL_OPS:
@@ -116,17 +119,21 @@ def base_plan(seed: int, number: int, root: Path | None) -> Base:
 
 
 def _planned(label: str, graph: Graph, options: PlanOptions) -> Base:
-    result = make_plan(graph, options)
-    witnesses = [result.plan]
-    if options.mode != "arena":
-        witnesses.append(plan_layout(result.study, result.layouts["arena"]))
-    if options.order == "file" and options.lanes == 1 and len(graph.ops) < 13:
-        witnesses.append(make_plan(graph, replace(
-            options, order="best", inplace=True, views=True, zero_copy=True, mode="arena"
-        )).plan)  # fmt: skip
+    plan = _one_plan(graph, options)
+    witnesses = [plan]
+    if options.lanes == 1 and len(graph.ops) < 13:
+        best = replace(options, order="best", inplace=True, views=True, zero_copy=True,
+                       mode="arena")  # fmt: skip
+        witnesses.append(_one_plan(graph, best))
     given = {} if options.profile is None else options.profile.workspace
-    sound = [Witness(plan) for plan in witnesses if not faults(graph, plan, given)]
-    return Base(label, graph, result.plan, given, tuple(sound))
+    sound = [Witness(one) for one in witnesses if not faults(graph, one, given)]
+    return Base(label, graph, plan, given, tuple(sound))
+
+
+def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
+    """What `make_plan` writes, without the other modes that it compares a plan with."""
+    study = study_graph(graph, options)
+    return plan_layout(study, make_layout(study, options.mode, options.strategy))
 
 
 def judged(base: Base, plan: Plan) -> tuple[str, str, list[str]]:
@@ -170,7 +177,7 @@ def mutate(base: Base, seed: int, number: int, keep: Sequence[int] | None = None
         keep: which of its mutations to apply, by position; all by default.
     """
     rng = random.Random(f"{seed} mutant {number}")
-    tree = copy.deepcopy(msgspec.to_builtins(base.plan))
+    tree = msgspec.to_builtins(base.plan)  # a tree of its own each time
     work = replay(base.graph, base.plan.recipe)
     known = list(MUTATIONS)
     wanted = rng.choice([1, 1, 2, 3])
@@ -195,13 +202,18 @@ def mutate(base: Base, seed: int, number: int, keep: Sequence[int] | None = None
 
 def _applied(name: str, tree: Tree, rng: random.Random, work: Graph) -> bool:
     """Whether a mutation changed the tree; an earlier one may have left nothing to change."""
-    before = json.dumps(tree)
-    try:
+    before = after = json.dumps(tree)
+    with contextlib.suppress(*_NOTHING_TO_CHANGE):
         MUTATIONS[name](tree, rng, work)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError, ZeroDivisionError):
-        tree.clear()
-        tree.update(json.loads(before))
-    return json.dumps(tree) != before
+        after = json.dumps(tree)
+    tree.clear()
+    tree.update(json.loads(after))  # no list stands in it twice
+    return after != before
+
+
+_NOTHING_TO_CHANGE = (
+    KeyError, TypeError, IndexError, ValueError, AttributeError, ZeroDivisionError
+)  # fmt: skip
 
 
 def _dress(tree: Tree, work: Graph, dice: tuple[float, float, float]) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
 
-from .oracle import Fault
+from .placed import Fault
+from .statements import uses
 
 TRIES = 24
 """Orders of buffers that first fit is tried in; all of them, where there are no more."""
@@ -50,17 +51,10 @@ class Witness:
 
 def boxes(graph: Graph, plan: Plan) -> list[Box]:
     """Buffers of a serial plan with lives that follow from graph and order alone."""
-    ops, count = graph.ops, len(plan.order)
     step = {op: at for at, op in enumerate(plan.order)}
     copies = any(buffer.what == "copy" for buffer in plan.buffers)
-    steps = max(count + copies, 1)
-    born = {name: step[at] for name, at in graph.producer.items()}
-    last = {name: born.get(name, 0) for name in graph.by_name}
-    for at, op in enumerate(ops):
-        for name in op.operands:
-            last[name] = max(last[name], step[at])
-    kept = {*graph.outputs, *(graph.inputs if plan.policies.inputs == "pinned" else ())}
-    last |= dict.fromkeys(kept, steps - 1)
+    steps = max(len(plan.order) + copies, 1)
+    used = uses(graph, plan, steps)
     found = []
     for buffer in plan.buffers:
         if buffer.what == "copy":
@@ -70,8 +64,8 @@ def boxes(graph: Graph, plan: Plan) -> list[Box]:
         elif not buffer.tensors:
             continue
         else:
-            names = [place.tensor for place in buffer.tensors]
-            span = (min(born.get(n, 0) for n in names), max(last[n] for n in names) + 1)
+            lives = [used[place.tensor] for place in buffer.tensors]
+            span = (min(start for start, _ in lives), max(stop for _, stop in lives))
         found.append(Box(*span, buffer.size))
     return found
 

@@ -9,83 +9,26 @@ last reader itself where its kernel bears that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from peakfold.analysis.facts import Facts, op_facts, unsupported
+from peakfold.analysis.facts import op_facts
 from peakfold.analysis.regions import slot_bytes
 from peakfold.errors import PeakfoldError
 from peakfold.ir import Graph, Op
 from peakfold.planning.plan import Plan
-from peakfold.target import load_target
 from peakfold.transform import replay
 
-START = -1
-ARENA = "arena"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with a plan.
-
-    Attributes:
-        kind: ``memory`` (a value is lost), ``external``, ``scratch``, ``place``, ``order``,
-            ``alias``, ``claim`` or ``statement``.
-        about: the field of the plan that says it, for what a judge may call claimed.
-    """
-
-    kind: str
-    text: str
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Bytes ``[low, high)`` of a space: the arena, or one external buffer by its number."""
-
-    space: object
-    low: int
-    high: int
-
-    def meets(self, other: Span) -> bool:
-        return self.space == other.space and max(self.low, other.low) < min(self.high, other.high)
-
-    def common(self, other: Span) -> Span:
-        return Span(self.space, max(self.low, other.low), min(self.high, other.high))
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """`op` writes `span`: the result or variable `name`, or its scratch (``""``)."""
-
-    op: int
-    span: Span
-    name: str
-
-
-Piece = tuple[int, Span]
-"""The op that wrote some bytes, and the bytes."""
+from .placed import ARENA, START, Fault, Piece, Placed, Span, Write, written_states
+from .statements import statements, target_of
 
 
 @dataclass(slots=True)
-class Oracle:
+class Oracle(Placed):
     """One plan against its graph; `judge` fills `faults`."""
-
-    graph: Graph
-    plan: Plan
-    profile: dict[str, int]
-    faults: list[Fault] = field(default_factory=list)
-    facts: list[Facts] = field(default_factory=list)
-    earlier: list[int] = field(default_factory=list)
-    where: dict[str, Span] = field(default_factory=dict)
-    copies: dict[str, Span] = field(default_factory=dict)
-    scratch: dict[int, list[Span]] = field(default_factory=dict)
-    pieces: dict[str, list[Piece]] = field(default_factory=dict)
-    writes: list[Write] = field(default_factory=list)
 
     def judge(self) -> list[Fault]:
         """Everything that is wrong; after a fault of structure, what was found so far."""
-        target = load_target(self.plan.target)
+        target = target_of(self.plan.target)
         self.facts = [op_facts(self.graph, op, target) for op in self.graph.ops]
         for stage in (self.order, self.places, self.homes, self.follow):
             stage()
@@ -95,123 +38,6 @@ class Oracle:
         self.reserved()
         self.bodies()
         return self.faults
-
-    def wrong(self, kind: str, text: str, about: str = "") -> None:
-        self.faults.append(Fault(kind, text, about))
-
-    # Which ops are surely over when an op starts.
-
-    def order(self) -> None:
-        plan, ops = self.plan, self.graph.ops
-        if sorted(plan.order) != list(range(len(ops))):
-            return self.wrong("order", "no permutation", "order")
-        needs = needed_ops(self.graph)
-        step = {op: at for at, op in enumerate(plan.order)}
-        for op, before in enumerate(needs):
-            if any(step[one] >= step[op] for one in before):
-                return self.wrong("order", f"op {op} runs too early", "order")
-        if plan.lanes == 1:
-            needs = [set(plan.order[: step[op]]) for op in range(len(ops))]
-        elif not self.lanes(needs, step):
-            return self.wrong("order", "its lanes or added edges make no sense", "lanes")
-        self.earlier = [0] * len(ops)
-        for op in plan.order:
-            for before in needs[op]:
-                self.earlier[op] |= self.earlier[before] | 1 << before
-        return None
-
-    def lanes(self, needs: list[set[int]], step: dict[int, int]) -> bool:
-        plan, count = self.plan, len(self.graph.ops)
-        for before, after in plan.added:
-            if not (before < count and after < count) or step[before] >= step[after]:
-                return False
-            needs[after].add(before)
-        if plan.lanes == "free":
-            return not plan.lane
-        if len(plan.lane) != count or any(lane >= plan.lanes for lane in plan.lane):
-            return False
-        last: dict[int, int] = {}
-        for op in plan.order:
-            if plan.lane[op] in last:
-                needs[op].add(last[plan.lane[op]])
-            last[plan.lane[op]] = op
-        return True
-
-    def before(self, one: int, two: int) -> bool:
-        """Whether `one` is surely over when `two` starts; copies run as op ``len(ops)``."""
-        end = len(self.graph.ops)
-        if one == START or two == end:
-            return one != two
-        if two == START or one == end:
-            return False
-        return bool(self.earlier[two] >> one & 1)
-
-    # Where everything lies.
-
-    def places(self) -> None:
-        plan, align = self.plan, self.plan.policies.align
-        for buffer in plan.buffers:
-            span = Span(ARENA, buffer.offset, buffer.offset + buffer.size)
-            if span.high > plan.arena_bytes or buffer.size < 0:
-                self.wrong("place", f"{buffer.what} reaches out of the arena", "arena_bytes")
-            if buffer.what == "workspace":
-                self.scratch.setdefault(-1 if buffer.op is None else buffer.op, []).append(span)
-            if buffer.what != "tensor" and buffer.offset % align:
-                self.wrong("place", f"{buffer.what} is not aligned", "buffers")
-            table = self.copies if buffer.what == "copy" else self.where
-            for place in buffer.tensors:
-                low = buffer.offset + place.offset
-                here = Span(ARENA, low, low + place.nbytes)
-                self.put(table, place.tensor, here)
-                if here.high > span.high:
-                    self.wrong("place", f"{place.tensor} reaches out of its buffer", "buffers")
-                if low % align:
-                    self.wrong("place", f"{place.tensor} is not aligned", "buffers")
-        for number, external in enumerate(plan.external):
-            for place in external.tensors:
-                here = Span(number, place.offset, place.offset + place.nbytes)
-                self.put(self.where, place.tensor, here)
-        for tensor in self.graph.tensors:
-            if not tensor.role.static and tensor.nbytes is not None and (
-                tensor.name not in self.where
-            ):  # fmt: skip
-                self.wrong("place", f"{tensor.name} has no place", "buffers")
-
-    def put(self, table: dict[str, Span], name: str, here: Span) -> None:
-        tensor = self.graph.by_name.get(name)
-        if tensor is None or tensor.nbytes is None or tensor.nbytes != here.high - here.low:
-            return self.wrong("place", f"{name} has another size, or does not exist", "buffers")
-        if name in table:
-            return self.wrong("place", f"{name} has two places", "buffers")
-        table[name] = here
-        return None
-
-    # Who may hold what.
-
-    def homes(self) -> None:
-        graph, policies = self.graph, self.plan.policies
-        for name in graph.inputs:
-            outside = name in self.where and self.where[name].space is not ARENA
-            if name in self.where and not graph[name].role.static and (
-                outside != (policies.inputs == "external")
-            ):  # fmt: skip
-                self.wrong("external", f"input {name} against the policy", "policies")
-        for name in graph.outputs:
-            made = name in graph.producer
-            outside = name in self.where and self.where[name].space is not ARENA
-            if made and name in self.where and outside != (policies.outputs == "external"):
-                self.wrong("external", f"output {name} against the policy", "policies")
-            foreign = not made and graph[name].nbytes is not None and (
-                outside or name not in self.where
-            )  # fmt: skip
-            if foreign and policies.outputs == "pinned" and name not in self.copies:
-                self.wrong("external", f"output {name} has no copy in the arena", "copies")
-        for name, span in self.where.items():
-            if graph[name].role.static and span.space is ARENA:
-                self.wrong("external", f"static {name} in the arena", "buffers")
-        for name in self.copies:
-            if name not in graph.outputs:
-                self.wrong("place", f"a copy of {name}, which is no output", "copies")
 
     # Who wrote what.
 
@@ -273,8 +99,7 @@ class Oracle:
                 return self.wrong("memory", f"{name} does not lie where it is said to", "aliases")
             mine = [w.span for w in self.writes if w.op == at and w.name in written_states(op)]
             self.pieces[name] = [
-                (at if any(span.meets(s) for s in mine) else writer, span)
-                for writer, span in found
+                (at if any(span.meets(s) for s in mine) else writer, span) for writer, span in found
             ]
             if here.space is not ARENA and name in self.graph.outputs and roots.get(
                 here.space
@@ -438,40 +263,6 @@ def _covered(here: Span, pieces: list[Piece]) -> list[Piece] | None:
     return found if at >= here.high else None
 
 
-def written_states(op: Op) -> set[str]:
-    """Variables an op writes, in its bodies too."""
-    return {*op.writes, *(name for inner in _inner(op) for name in inner.writes)}
-
-
-def _inner(op: Op) -> Iterator[Op]:
-    for region in op.regions:
-        for inner in region.graph.ops:
-            yield inner
-            yield from _inner(inner)
-
-
-def needed_ops(graph: Graph) -> list[set[int]]:
-    """Per op, the ops that must be over before it: makers of operands, and effects."""
-    states = {t.name for t in graph.tensors if t.role.value == "state"}
-    states |= {name for op in graph.ops for name in written_states(op)}
-    needs: list[set[int]] = []
-    wrote: dict[str, int] = {}
-    readers: dict[str, set[int]] = {}
-    for at, op in enumerate(graph.ops):
-        mine = {graph.producer[name] for name in op.operands if name in graph.producer}
-        inner = list(_inner(op))
-        reads = {*op.reads, *(set(op.operands) & states), *(n for i in inner for n in i.reads)}
-        mine |= {wrote[name] for name in reads if name in wrote}
-        for name in written_states(op):
-            mine |= readers.pop(name, set())
-            mine |= {wrote[name]} if name in wrote else set()
-            wrote[name] = at
-        for name in reads:
-            readers.setdefault(name, set()).add(at)
-        needs.append(mine - {at})
-    return needs
-
-
 def faults(graph: Graph, plan: Plan, profile: dict[str, int]) -> list[Fault]:
     """What is wrong with a plan for a graph, as loaded.
 
@@ -482,55 +273,9 @@ def faults(graph: Graph, plan: Plan, profile: dict[str, int]) -> list[Fault]:
     """
     try:
         work = replay(graph, plan.recipe)
-        load_target(plan.target)
+        target_of(plan.target)
     except PeakfoldError as error:
         return [Fault("statement", f"it cannot be judged: {error}", "recipe")]
     if (plan.graph.source, plan.graph.digest) != (graph.digest, work.digest):
         return [Fault("statement", "it is for another graph", "graph")]
-    found = Oracle(work, plan, profile).judge()
-    return found + statements(work, plan, profile)
-
-
-def statements(work: Graph, plan: Plan, profile: dict[str, int]) -> list[Fault]:
-    """What a plan says of its graph and of itself, where that can be told."""
-    found = []
-    target = load_target(plan.target)
-    known = all(op_facts(work, op, target).workspace is not None or op.regions
-                or op.name in plan.profile for op in work.ops)  # fmt: skip
-    known = known and all(body.plan.workspace_known for body in plan.bodies)
-    truths = {
-        "workspace_known": plan.workspace_known == known,
-        "unsupported": plan.unsupported == unsupported(work),
-        "opaque": sorted(plan.opaque) == sorted(t.name for t in work.tensors if t.nbytes is None),
-        "copies": _copies_told(work, plan),
-        "object": _objects_told(plan),
-        "bindings": set(plan.bindings.dims) <= set(work.symbols),
-        "profile": plan.profile.items() <= profile.items(),
-        "lane": plan.lanes != 1 or not (plan.lane or plan.added),
-    }
-    found += [Fault("statement", f"false: {name}", name) for name, ok in truths.items() if not ok]
-    return found
-
-
-def _copies_told(work: Graph, plan: Plan) -> bool:
-    made = {p.tensor for b in plan.buffers if b.what == "copy" for p in b.tensors}
-    told = set(plan.copies)
-    return made <= told <= set(work.outputs) and len(told) == len(plan.copies)
-
-
-def _objects_told(plan: Plan) -> bool:
-    """Same object, same address; other objects, other addresses; no object in an arena."""
-    if plan.mode == "arena":
-        return all(buffer.object is None for buffer in plan.buffers)
-    spans: dict[int, tuple[int, int]] = {}
-    for buffer in plan.buffers:
-        if buffer.object is None:
-            return False
-        low, high = spans.get(buffer.object, (buffer.offset, buffer.offset))
-        if low != buffer.offset:
-            return False
-        spans[buffer.object] = (low, max(high, buffer.offset + buffer.size))
-    ranges = sorted(span for span in spans.values() if span[0] < span[1])
-    apart = all(one[1] <= two[0] for one, two in zip(ranges, ranges[1:], strict=False))
-    alone = len(spans) == len(plan.buffers)
-    return apart and (alone or plan.mode not in ("naive", "inplace"))
+    return Oracle(work, plan, profile).judge() or statements(work, plan, profile)
