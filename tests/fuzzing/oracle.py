@@ -140,7 +140,7 @@ class Oracle(Placed):
             there = self.where.get(op.inputs[part.input])
             if there is None or (there.space, there.low) != (here.space, here.low + part.offset):
                 return None
-            pieces += self.pieces[op.inputs[part.input]]
+            pieces += self.pieces.get(op.inputs[part.input], [])  # none after another fault
         return _covered(here, pieces)
 
     # No value is lost.

@@ -6,8 +6,8 @@ import random
 
 from peakfold.ir import Graph
 
-from .plan_fields import Tree
 from .memory_lies import LIES, buffers_of, lie, pair_of
+from .plan_fields import Tree
 
 
 @lie
