@@ -158,6 +158,8 @@ def _external_problem(
         place for place in external.tensors
         if place.tensor in given or graph[place.tensor].role.static
     ]  # fmt: skip
+    if len(roots) > 1:
+        return f"{where} holds both {roots[0].tensor!r} and {roots[1].tensor!r}"
     roots = roots or [place for place in external.tensors if place.tensor in taken]
     if not roots:
         return f"{where} holds {external.tensors[0].tensor!r}, which nobody keeps for the plan"

@@ -13,7 +13,7 @@ from peakfold.planning.places import Places
 from peakfold.planning.plan import Plan
 from peakfold.target import Target
 
-LABELS = ("version", "graph.name", "graph.format", "strategy", "seed", "search")
+LABELS = ("version", "strategy", "seed", "search")
 """Fields that say where a plan comes from; nothing rests on them, and nothing can check them."""
 
 

@@ -20,6 +20,12 @@ def inputs(case: Case) -> str | None:
     """What the plan was made from: bindings and a profile are inputs of the check, too."""
     plan, given = case.plan, case.given
     record = plan.bindings
+    for name, said, found in (
+        ("name", plan.graph.name, case.graph.name),
+        ("format", plan.graph.format, case.graph.source),
+    ):
+        if said != found:  # a model may be renamed, or written in another form
+            case.claims[f"graph.{name}"] = f"{said!r}; here it is {found!r}"
     if given.bindings is not None:
         shapes = {name: str(shape) for name, shape in given.bindings.shapes.items()}
         if (record.dims, record.shapes) != (dict(given.bindings.dims), shapes):
@@ -87,8 +93,8 @@ def bounds(case: Case) -> str | None:
     for name, known in derived.items():
         stated = getattr(plan.bound, name)
         if known is None or stated > known:
-            found = "too many buffers to derive it" if known is None else f"{known} was derived"
-            case.claims[f"bound.{name}"] = f"{stated} bytes; {found}"
+            why = "too many buffers to derive it" if known is None else f"{known} was derived"
+            case.claims[f"bound.{name}"] = f"{stated} bytes; {why}"
     shown = "bound.offsets" if in_arena else "bound.objects"
     for proof, bound in (("packing", shown), ("order", "bound.any_order")):
         if getattr(plan.proof, proof) and bound in case.claims:
