@@ -77,12 +77,23 @@ class Lives:
                 return f"buffer {number} has {buffer.size} bytes, and needs {size}"
             if plan.lanes != 1:  # other runs have other steps: a buffer lives as a whole
                 found = _whole(found, size)
+            if _empty_problem(buffer, self.needed):
+                return f"buffer {number} ({_label(buffer)}) states a life of no bytes or no steps"
             stated = strips(
                 (Interval(p.lower, p.upper), Interval(p.start, p.stop)) for p in buffer.live
             )
             if stated != found:
                 return f"buffer {number} ({_label(buffer)}) states another life than it has"
         return None
+
+
+def _empty_problem(buffer: PlannedBuffer, needed: Mapping[str, Interval]) -> bool:
+    """Whether a stated life covers nothing, other than that of tensors without bytes."""
+    empty = [p for p in buffer.live if p.start == p.stop or p.lower == p.upper]
+    if buffer.size:
+        return bool(empty)
+    lives = union([needed[place.tensor] for place in buffer.tensors])
+    return any(Interval(p.start, p.stop) not in lives for p in empty)
 
 
 def _whole(found: list[Strip], size: int) -> list[Strip]:
