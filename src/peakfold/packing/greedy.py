@@ -84,7 +84,7 @@ def order_by_breadth(problem: Problem) -> Int64:
     alive = problem.pieces_alive
     low = np.searchsorted(times, problem.start[alive])
     high = np.searchsorted(times, problem.stop[alive])
-    np.minimum.at(best, problem.owner[alive], _range_minimum(rank, low, high))
+    np.minimum.at(best, problem.owner[alive], range_minimum(rank, low, high))
     return np.lexsort((-problem.size, best)).astype(np.int64)
 
 
@@ -104,12 +104,12 @@ def peak_section(problem: Problem) -> Int64:
     load = section_loads(problem, found)
     heaviest = np.zeros(problem.buffers, dtype=np.int64)
     alive = problem.pieces_alive
-    most = -_range_minimum(-load, found.first[alive], found.last[alive])
+    most = -range_minimum(-load, found.first[alive], found.last[alive])
     np.maximum.at(heaviest, problem.owner[alive], most)
     return heaviest
 
 
-def _range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
+def range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
     """Minimum of ``values[low:high]`` for many non-empty ranges; a sparse table."""
     if not len(low):
         return np.zeros(0, dtype=np.int64)

@@ -8,37 +8,35 @@ is the sum of object sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from peakfold.errors import UsageError
+from peakfold.errors import TimeLimit, UsageError
+from peakfold.packing.crowds import positional_maxima
+from peakfold.packing.deadline import Deadline
 from peakfold.packing.problem import Problem
-from peakfold.packing.tenancy import (
-    TENANCIES,
-    Assignment,
-    Records,
-    live_sets,
-    naive,
-    positional_maxima,
-)
+from peakfold.packing.tenancy import TENANCIES, in_order
+from peakfold.packing.tenants import Assignment, Records
 
-__all__ = [
-    "OBJECT_STRATEGIES", "Assignment", "assign_objects", "assign_related", "live_sets",
-    "objects_bound",
-]  # fmt: skip
+__all__ = ["OBJECT_STRATEGIES", "Assignment", "assign_objects", "assign_related", "objects_bound"]
 
 OBJECT_STRATEGIES: tuple[str, ...] = (*TENANCIES, "best")
 
-# Quadratic or worse strategies are left out of "best" on problems larger than this.
+# Strategies that take longer are left out of "best" on problems larger than this.
 _LARGE = 2000
 _FLOW_LARGE = 100
 
 
-def assign_objects(problem: Problem, strategy: str = "best") -> Assignment:
+def assign_objects(
+    problem: Problem, strategy: str = "best", deadline: Deadline | None = None
+) -> Assignment:
     """Assign buffers to shared objects.
 
     Args:
         problem: buffers; a buffer of several pieces counts from its first to its last step.
         strategy: one of `OBJECT_STRATEGIES`; ``best`` keeps the smallest total of those that are
             quick enough for so many buffers.
+        deadline: when to end; what is found by then, or by ``in-order``, is the result, and
+            says that it is not `complete`. None by default.
 
     Raises:
         UsageError: unknown strategy.
@@ -48,24 +46,27 @@ def assign_objects(problem: Problem, strategy: str = "best") -> Assignment:
         >>> assign_objects(p, "improved").ids, assign_objects(p).total
         ((0, 1, 0, 1, 0), 96)
     """
-    records = Records.of(problem)
+    if strategy not in OBJECT_STRATEGIES:
+        known = ", ".join(OBJECT_STRATEGIES)
+        raise UsageError(f"no object strategy {strategy!r}", hint=f"known: {known}")
+    records, limit = Records.of(problem), deadline or Deadline.never()
     if strategy != "best":
-        if strategy not in TENANCIES:
-            known = ", ".join(OBJECT_STRATEGIES)
-            raise UsageError(f"no object strategy {strategy!r}", hint=f"known: {known}")
-        return TENANCIES[strategy](records)
-    n = len(records.size)
-    names = ["in-order", "by-size", "by-breadth"]
-    names += ["improved"] if n <= _LARGE else []
-    names += ["min-cost-flow"] if n <= _FLOW_LARGE else []
-    bound = objects_bound(problem)
-    best: Assignment | None = None
-    for name in names:
-        tried = TENANCIES[name](records)
-        best = tried if best is None or tried.total < best.total else best
-        if best.total <= bound:
-            break
-    return best or naive(records)
+        try:
+            return TENANCIES[strategy](records, limit)
+        except TimeLimit:
+            return replace(in_order(records, limit), complete=False)
+    names = ["by-size", "by-breadth"]
+    names += ["improved"] if records.count <= _LARGE else []
+    names += ["min-cost-flow"] if records.count <= _FLOW_LARGE else []
+    best, bound = in_order(records, limit), objects_bound(problem)
+    try:
+        for name in names:
+            if best.total <= bound:
+                break
+            best = min(best, TENANCIES[name](records, limit), key=lambda found: found.total)
+    except TimeLimit:
+        return replace(best, complete=False)
+    return best
 
 
 def objects_bound(problem: Problem) -> int:
@@ -78,8 +79,7 @@ def objects_bound(problem: Problem) -> int:
         >>> objects_bound(Problem.of([0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [16, 8, 64, 32, 8]))
         96
     """
-    records = Records.of(problem)
-    return sum(positional_maxima(records.start, records.stop, records.size))
+    return sum(positional_maxima(*Records.of(problem).lists()))
 
 
 def assign_related(size: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
