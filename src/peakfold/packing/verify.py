@@ -148,7 +148,7 @@ def _overlap(problem: Problem, where: list[int], a: int, b: int) -> Violation:
 
 
 def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
-    """Living rectangles; those of one buffer are cut so that they never overlap."""
+    """Living rectangles; those of one buffer are cut where they overlap each other."""
     first = problem.first.tolist()
     columns = list(
         zip(problem.start.tolist(), problem.stop.tolist(),
@@ -159,6 +159,10 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
         if len(pieces) == 1:
             start, stop, lower, upper = pieces[0]
             yield _Rectangle(start, stop, base + lower, base + upper, b)
+            continue
+        whole = [_Rectangle(p[0], p[1], base + p[2], base + p[3], b) for p in pieces]
+        if next(_clashes(whole), None) is None:
+            yield from whole
             continue
         times = sorted({t for piece in pieces for t in piece[:2]})
         for left, right in pairwise(times):
@@ -182,8 +186,12 @@ def _related(problem: Problem, where: list[int]) -> Iterator[Violation]:
 
 
 def _sweep(problem: Problem, where: list[int]) -> Iterator[Violation]:
+    for one, two in _clashes(list(_rectangles(problem, where))):
+        yield _overlap(problem, where, one.owner, two.owner)
+
+
+def _clashes(rectangles: list[_Rectangle]) -> Iterator[tuple[_Rectangle, _Rectangle]]:
     """Deaths before births at equal times; the set of live rectangles stays disjoint."""
-    rectangles = list(_rectangles(problem, where))
     births = sorted(rectangles, key=lambda r: (r.start, r.owner))
     deaths = iter(sorted(rectangles, key=lambda r: r.stop))
     live = _AddressSet()
@@ -196,7 +204,7 @@ def _sweep(problem: Problem, where: list[int]) -> Iterator[Violation]:
         if clash is None:
             live.add(born)
         else:
-            yield _overlap(problem, where, clash.owner, born.owner)
+            yield clash, born
 
 
 class _AddressSet:
