@@ -19,6 +19,13 @@ import numpy as np
 from peakfold.errors import TimeLimit
 from peakfold.packing.problem import Problem
 
+Check = Callable[[], None]
+"""Polled all along; ends what is done by raising."""
+
+
+def endless() -> None:
+    """The check of those who have all the time."""
+
 
 @dataclass(slots=True, eq=False)
 class Deadline:

@@ -9,7 +9,8 @@ tenant, so the result is optimal for that model and a heuristic for the true tot
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+
+from peakfold.packing.deadline import Check, endless
 
 
 class _Network:
@@ -31,7 +32,7 @@ class _Network:
             self.cost.append(price)
         return edge
 
-    def push_cheapest(self, source: int, sink: int, check: Callable[[], None]) -> bool:
+    def push_cheapest(self, source: int, sink: int, check: Check) -> bool:
         """Send one unit along a cheapest path (Bellman-Ford with a queue); false if none."""
         infinite = 1 << 62
         dist = [infinite] * len(self.out)
@@ -62,7 +63,7 @@ class _Network:
 
 
 def cheapest_reuse(
-    start: list[int], stop: list[int], size: list[int], check: Callable[[], None] = lambda: None
+    start: list[int], stop: list[int], size: list[int], check: Check = endless
 ) -> list[int | None]:
     """For each buffer the earlier one whose object it takes, `None` for a new object.
 

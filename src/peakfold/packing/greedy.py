@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
 from peakfold.packing.bounds import load_profile
+from peakfold.packing.deadline import Check, endless
 from peakfold.packing.first_fit import place
 from peakfold.packing.problem import Int64, Problem
 from peakfold.packing.sections import section_loads, sections
 from peakfold.packing.shelves import shelf_order, traits
 
 Order = Callable[[Problem], Int64]
-Strategy = Callable[[Problem], Int64]
+
+
+class Strategy(Protocol):
+    """A greedy planner."""
+
+    def __call__(self, problem: Problem, check: Check = ..., /) -> Int64:
+        """Offsets (n,)."""
 
 
 def born(problem: Problem) -> Int64:
@@ -126,8 +134,8 @@ def range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
 
 
 def _strategy(order: Order, best_gap: bool = True) -> Strategy:
-    def run(problem: Problem) -> Int64:
-        return place(problem, order(problem).tolist(), best_gap=best_gap)
+    def run(problem: Problem, check: Check = endless, /) -> Int64:
+        return place(problem, order(problem).tolist(), best_gap=best_gap, check=check)
 
     run.__doc__ = order.__doc__
     return run

@@ -7,13 +7,17 @@ is the sum of object sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from peakfold.errors import TimeLimit, UsageError
 from peakfold.packing.crowds import positional_maxima
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.problem import Problem
+from peakfold.packing.relation import Neighbours
 from peakfold.packing.tenancy import TENANCIES, in_order
 from peakfold.packing.tenants import Assignment, Records
 
@@ -82,30 +86,36 @@ def objects_bound(problem: Problem) -> int:
     return sum(positional_maxima(*Records.of(problem).lists()))
 
 
-def assign_related(size: Sequence[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
+def assign_related(
+    size: Sequence[int], pairs: ArrayLike, deadline: Deadline | None = None
+) -> tuple[list[int], bool]:
     """Shared objects under a conflict relation: largest first, into the tightest free one.
 
     Args:
         size: (n,) bytes.
-        pairs: buffers that may be needed at once.
+        pairs: (k, 2) buffers that may be needed at once.
+        deadline: when to end; what is left by then gets objects of its own. None by default.
 
     Returns:
-        (n,) object of each buffer; an object is as large as its largest tenant.
+        (n,) object of each buffer, and whether there was time for all. An object is as large as
+        its largest tenant.
 
     Example:
         >>> assign_related([8, 4, 8], [(0, 1), (1, 2)])
-        [0, 1, 0]
+        ([0, 1, 0], True)
     """
-    near: list[list[int]] = [[] for _ in size]
-    for one, two in pairs:
-        near[one].append(two)
-        near[two].append(one)
-    ids = [-1] * len(size)
-    objects = 0
-    for buffer in sorted(range(len(size)), key=lambda b: (-size[b], b)):
-        taken = {ids[other] for other in near[buffer]}
+    limit, n = deadline or Deadline.never(), len(size)
+    related = Problem.of(np.zeros(n), np.ones(n), np.ones(n), conflicts=pairs)
+    near = Neighbours.of(related)
+    ids = np.full(n, -1, dtype=np.int64)
+    objects, complete = 0, True
+    for buffer in sorted(range(n), key=lambda b: (-size[b], b)):
+        complete = complete and not limit.expired()
+        free = np.ones(objects if complete else 0, dtype=np.bool_)
+        taken = ids[near.beside(buffer)] if complete else ids[:0]
+        free[taken[taken >= 0]] = False
         # Objects are opened largest first, so the last one free is the tightest that fits.
-        free = next((obj for obj in reversed(range(objects)) if obj not in taken), objects)
-        ids[buffer] = free
-        objects += free == objects
-    return ids
+        found = np.flatnonzero(free)
+        ids[buffer] = found[-1] if len(found) else objects
+        objects += not len(found)
+    return ids.tolist(), complete

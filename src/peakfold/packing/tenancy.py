@@ -19,7 +19,7 @@ from peakfold.packing.deadline import Deadline
 from peakfold.packing.flow import cheapest_reuse
 from peakfold.packing.greedy import range_minimum
 from peakfold.packing.problem import Int64
-from peakfold.packing.tenants import Assignment, Objects, Records
+from peakfold.packing.tenants import Assignment, Bools, Objects, Records
 
 _FAR = 1 << 62
 
@@ -140,7 +140,7 @@ class _Gaps:
         self.nearest = np.full(records.count, -1, dtype=np.int64)
         self._rows: list[Int64] = []
 
-    def told(self, at: int, obj: int, waiting: np.ndarray) -> None:
+    def told(self, at: int, obj: int, waiting: Bools) -> None:
         """Buffer `at` has become a tenant of `obj`."""
         start, stop = self.records.start, self.records.stop
         gap = np.maximum(start[at] - stop, start - stop[at])

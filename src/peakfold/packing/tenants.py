@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peakfold.packing.problem import Int64, Problem
 
+Bools = NDArray[np.bool_]
 _HUGE = 1 << 62
 
 
@@ -78,15 +80,17 @@ class Records:
     @property
     def by_start(self) -> list[int]:
         """Buffers, first born first, ties by index."""
-        return np.argsort(self.start, kind="stable").tolist()
+        order: list[int] = np.argsort(self.start, kind="stable").tolist()
+        return order
 
-    def beside(self, at: int) -> np.ndarray:
+    def beside(self, at: int) -> Bools:
         """(n,) which buffers live at a step of buffer `at`, itself included.
 
         Empty lifetimes are beside nothing.
         """
         start, stop = self.start, self.stop
-        return (np.maximum(start, start[at]) < np.minimum(stop, stop[at])).astype(np.bool_)
+        alike: Bools = np.maximum(start, start[at]) < np.minimum(stop, stop[at])
+        return alike
 
 
 class Objects:

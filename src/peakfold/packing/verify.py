@@ -172,16 +172,24 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
 
 
 def _related(problem: Problem, where: list[int]) -> Iterator[Violation]:
-    """Every pair of an explicit conflict relation, piece by piece; O(pairs of pieces)."""
+    """Every pair of an explicit conflict relation, piece by piece where their hulls meet."""
     spans: list[list[Interval]] = [[] for _ in where]
     for p, b in enumerate(problem.owner.tolist()):
         if problem.start[p] < problem.stop[p]:
             span = Interval(int(problem.lower[p]), int(problem.upper[p]))
             spans[b].append(span.shift(where[b]))
     pairs = np.zeros((0, 2), dtype=np.int64) if problem.conflicts is None else problem.conflicts
-    unique = {(int(min(pair)), int(max(pair))) for pair in pairs.tolist()}
-    for a, b in sorted(unique):
-        if a != b and any(one.overlaps(other) for one in spans[a] for other in spans[b]):
+    # Python's integers, which do not overflow, where a plan states offsets beyond 64 bits.
+    wide = (
+        np.int64 if max(where, default=0) < 2**62 and min(where, default=0) > -(2**62) else object
+    )
+    low = np.array([min((s.start for s in own), default=0) for own in spans], dtype=wide)
+    high = np.array([max((s.stop for s in own), default=0) for own in spans], dtype=wide)
+    one, two = pairs.T
+    meet = (low[one] < high[two]) & (low[two] < high[one]) & (one != two)
+    close = np.sort(pairs[meet.astype(np.bool_)], axis=1)
+    for a, b in sorted(set(map(tuple, close.tolist()))):
+        if any(one.overlaps(other) for one in spans[a] for other in spans[b]):
             yield _overlap(problem, where, a, b)
 
 

@@ -10,7 +10,16 @@ from peakfold.reports import plan_parts as parts
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument, VerifyDocument
-from peakfold.reports.text import clean, heading, listed, plain_table, render, waiting
+from peakfold.reports.text import (
+    CUT,
+    clean,
+    cut_note,
+    heading,
+    listed,
+    plain_table,
+    render,
+    waiting,
+)
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.target import Eager
@@ -34,6 +43,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         "",
         parts.savings(result),
         "",
+        *cut_note(bool(result.summary.cut_short)),
         parts.proof_line(result),
         parts.beside(result),
         *parts.lanes_part(result),
@@ -90,7 +100,8 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
     """Memory against parallelism, and what each plan makes wait beyond the graph."""
     rows = [
         (
-            str(row.lanes), f"{row.speedup:.2f}x", format_bytes(row.arena_bytes),
+            str(row.lanes), f"{row.speedup:.2f}x",
+            format_bytes(row.arena_bytes) + CUT * (row.search != "complete"),
             "proven" if row.optimal else f"bound {format_bytes(row.lower_bound_bytes)}",
             str(len(row.edges)),
         )
@@ -103,6 +114,7 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
         if row.edges:
             waits = [waiting(edge.after, edge.before) for edge in row.edges]
             body.append(Text(f"lanes {row.lanes}, beyond the graph: {listed(waits)}"))
+    body += cut_note(any(row.search != "complete" for row in document.rows))
     body.append(
         Text("at best: run time against one lane, every op costing the bytes of its results.")
     )
