@@ -9,8 +9,9 @@ the same exclusion).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,24 +64,26 @@ class Precedence:
     def precedes(self, one: int, two: int) -> bool:
         """Whether op `one` is surely over when op `two` starts.
 
-        A backward search from `two` that never leaves the positions after `one`. It gives up,
-        and answers no, after 20,000 ops: a plan may be larger for that, never wrong.
+        A backward search from `two`, the earliest op first, that never leaves the positions
+        after `one`. It gives up, and answers no, after 20,000 ops: a plan may be larger for
+        that, never wrong.
 
         Example:
             >>> p = Precedence.of([(), (0,), (), (1,)], (0, 1, 2, 3))
             >>> p.precedes(0, 3), p.precedes(2, 3)
             (True, False)
         """
-        floor = self.position[one]
-        seen = {two}
-        stack = [two]
-        while stack and len(seen) < _SEARCH:
-            for before in self.needs[stack.pop()]:
-                if before == one:
+        floor, begin = self.position[one], self.position[two]
+        seen = {begin}
+        waiting = [begin] if begin > floor else []
+        while waiting and len(seen) < _SEARCH:
+            for before in self.needs[self.order[heappop(waiting)]]:
+                at = self.position[before]
+                if at == floor:
                     return True
-                if before not in seen and self.position[before] > floor:
-                    seen.add(before)
-                    stack.append(before)
+                if at > floor and at not in seen:
+                    seen.add(at)
+                    heappush(waiting, at)
         return False
 
     def with_edges(self, edges: Iterable[Edge]) -> Precedence:
@@ -141,7 +144,9 @@ class Use:
     kept: bool = False
 
 
-def conflicts(order: Precedence, uses: Sequence[Use]) -> Pairs:
+def conflicts(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None] = lambda: None
+) -> Pairs:
     """Pairs of buffers that some run may need at the same time, each pair once, sorted.
 
     Two buffers are free of conflict if all touches of one precede the first write of the
@@ -151,6 +156,7 @@ def conflicts(order: Precedence, uses: Sequence[Use]) -> Pairs:
     Args:
         order: what precedes what.
         uses: per buffer.
+        check: polled at each buffer; ends the work by raising.
 
     Returns:
         (k, 2) pairs, the lower buffer first.
@@ -162,18 +168,21 @@ def conflicts(order: Precedence, uses: Sequence[Use]) -> Pairs:
     """
     rows = [
         np.sort(np.column_stack([np.full(len(others), buffer), others]), axis=1)
-        for buffer, others in _later_conflicts(order, uses)
+        for buffer, others in _later_conflicts(order, uses, check)
     ]
     pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *rows])
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
 
-def crowding(order: Precedence, uses: Sequence[Use]) -> Pairs:
+def crowding(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None] = lambda: None
+) -> Pairs:
     """(n,) with how many others each buffer conflicts; the pairs themselves are not kept.
 
     Args:
         order: what precedes what.
         uses: per buffer.
+        check: polled at each buffer; ends the work by raising.
 
     Example:
         >>> chain = Precedence.of([(), (0,), (1,)], (0, 1, 2))
@@ -181,13 +190,15 @@ def crowding(order: Precedence, uses: Sequence[Use]) -> Pairs:
         [1, 2, 1]
     """
     count = np.zeros(len(uses), dtype=np.int64)
-    for buffer, others in _later_conflicts(order, uses):
+    for buffer, others in _later_conflicts(order, uses, check):
         count[buffer] += len(others)
         count[others] += 1
     return count
 
 
-def _later_conflicts(order: Precedence, uses: Sequence[Use]) -> Iterator[tuple[int, Pairs]]:
+def _later_conflicts(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None]
+) -> Iterator[tuple[int, Pairs]]:
     """Buffers, and those of a block of ops born later, or with them, that they conflict with."""
     births = np.array([_start(order, use) for use in uses], dtype=np.int64)
     by_start = np.argsort(births, kind="stable")
@@ -205,6 +216,7 @@ def _later_conflicts(order: Precedence, uses: Sequence[Use]) -> Iterator[tuple[i
             use, start = uses[buffer], int(births[at])
             if start >= low + width - 1:
                 break
+            check()
             after = 0 if use.kept or not use.touches else (1 << width) - 1
             for op in use.touches:
                 after &= later[op]

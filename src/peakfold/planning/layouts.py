@@ -142,7 +142,7 @@ def _lanes_arena(study: Study) -> Layout:
     played = study.play(full_aliasing(study))
     packing = pack_lanes(
         study.index, played, study.running, study.policies.align,
-        deadline=Deadline.after(study.options.time_limit), seed=study.options.seed,
+        time_limit=study.options.time_limit, seed=study.options.seed,
     )  # fmt: skip
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),

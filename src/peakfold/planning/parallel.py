@@ -17,11 +17,12 @@ from peakfold.analysis.parallel import (
     graph_needs,
     lane_edges,
 )
-from peakfold.errors import UsageError
+from peakfold.errors import TimeLimit, UsageError
 from peakfold.packing import Packing, Problem, pack
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.objects import assign_related
 from peakfold.packing.problem import Int64
+from peakfold.packing.solve import GRACE
 from peakfold.planning.decisions import Block, Timeline
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path
 from peakfold.planning.pieces import Piece
@@ -122,7 +123,7 @@ class _Crowd:
 
     Attributes:
         alone: blocks that share with nobody, because they may be needed with all others, or
-            because the pairs are too many to be looked at.
+            because the pairs are too many to be looked at in time.
         rest: the others.
         pairs: (k, 2) conflicts among `rest`, in places of it.
         complete: whether all pairs were looked at.
@@ -134,18 +135,21 @@ class _Crowd:
     complete: bool
 
     @classmethod
-    def of(cls, index: Index, played: Timeline, running: Running) -> _Crowd:
+    def of(cls, index: Index, played: Timeline, running: Running, deadline: Deadline) -> _Crowd:
         if running.guard is None:
             raise UsageError("one lane has no partial order to pack by")
         uses = uses_of(index, played)
-        others = len(uses) - 1
-        count = crowding(running.guard, uses)
+        everyone, others = list(range(len(uses))), len(uses) - 1
+        try:
+            count = crowding(running.guard, uses, deadline.check)
+        except TimeLimit:
+            return cls(everyone, [], np.zeros((0, 2), dtype=np.int64), complete=False)
         rest = np.flatnonzero(count < others).tolist()
         # Every pair of the rest is counted from both sides.
         complete = int((count - (others + 1 - len(rest)))[rest].sum()) // 2 <= MOST_PAIRS
         rest = rest if complete else []
         pairs = conflicts(running.guard, [uses[at] for at in rest])
-        alone = sorted(set(range(len(uses))).difference(rest))
+        alone = sorted(set(everyone).difference(rest))
         return cls(alone, rest, pairs, complete)
 
 
@@ -163,7 +167,7 @@ def assign_lanes_objects(
     Returns:
         Object of each block, and whether the search was complete.
     """
-    crowd = _Crowd.of(index, played, running)
+    crowd = _Crowd.of(index, played, running, deadline)
     size = [played.blocks[at].size for at in crowd.rest]
     shared, complete = assign_related(size, crowd.pairs, deadline)
     ids = [-1] * len(played.blocks)
@@ -175,20 +179,22 @@ def assign_lanes_objects(
 
 
 def pack_lanes(
-    index: Index, played: Timeline, running: Running, align: int, *, deadline: Deadline, seed: int
+    index: Index, played: Timeline, running: Running, align: int, *, time_limit: float, seed: int
 ) -> Packing:
     """Pack whole blocks under the partial order of a way of running; the rest as for `pack`.
 
     A block that may be needed together with all others has rows of its own in any packing, so
     such blocks are put above the packing of the rest.
     """
-    crowd = _Crowd.of(index, played, running)
+    # As for a first greedy pass: what comes before the search has more time than the search.
+    clock = Deadline.after(max(time_limit, GRACE))
+    crowd = _Crowd.of(index, played, running, clock)
     size = np.array([block.size for block in played.blocks], dtype=np.int64)
     inner = size[crowd.rest]
     problem = Problem.of(
         np.zeros(len(inner)), np.ones(len(inner)), inner, align=align, conflicts=crowd.pairs
     )
-    found = pack(problem, time_limit=deadline.left, seed=seed)
+    found = pack(problem, time_limit=time_limit, seed=seed)
     offsets = np.zeros(len(size), dtype=np.int64)
     offsets[crowd.rest] = found.offsets
     above = size[crowd.alone]

@@ -255,7 +255,7 @@ class _Builder:
 
     def _surely_over(self, tensor: int, op: int, guard: Precedence) -> bool:
         """Whether in every run all that touches a value is done, but for `op` itself."""
-        if self.schedule.last_use[tensor] >= self.schedule.steps:
+        if self.schedule.last_use[tensor] > self.schedule.step[op]:
             return False
         touches = [*self.index.users_of(tensor), self.index.producer[tensor]]
         return all(other in (op, -1) or guard.precedes(other, op) for other in touches)

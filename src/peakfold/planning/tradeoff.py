@@ -16,6 +16,7 @@ from peakfold.analysis.parallel import (
 from peakfold.planning.layouts import Layout, layout_clock, make_layout
 from peakfold.planning.memory import Memory
 from peakfold.planning.parallel import MOST_PAIRS, uses_of, way_of_running, with_added
+from peakfold.planning.ranges import Ranges
 from peakfold.planning.study import Study
 
 _CANDIDATES = 200
@@ -45,6 +46,11 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
         for b, at in zip(played.blocks, layout.offsets, strict=True)
         if b.workspace >= 0
     }
+    held = {storage: Ranges() for storage in base}
+    for storage, ranges in held.items():
+        for t in storages.members[storage]:
+            low, size = _place(study, layout, base, t)
+            ranges.add(low, low + size, t)
     shown = {a.output for a in storages.aliases if a.how in ("view", "concat")}
     memory = Memory()
     for step, op in enumerate(schedule.order):
@@ -56,11 +62,14 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
             for owner in memory.roots(start, length):
                 touches = {int(owner[1:])} if owner[0] == "-" else set()
                 if owner[0] != "-":
-                    for t in storages.members[storages.of[int(owner)]]:
-                        low, size = _place(study, layout, base, t)
-                        meets = max(low, start) < min(low + size, start + length)
-                        if meets and schedule.born[t] <= step and str(t) != name:
+                    ranges = held[storages.of[int(owner)]]
+                    for t in ranges.overlapping(start, start + length):
+                        if schedule.born[t] <= step and str(t) != name:
                             touches |= {*index.users_of(t), index.producer[t]}
+                            low, size = _place(study, layout, base, t)
+                            if start <= low and low + size <= start + length:
+                                # Whatever overwrites these bytes next comes after this op.
+                                ranges.discard(low, low + size, t)
                 yield from ((t, op) for t in touches if t not in (op, -1))
             memory.write(start, length, name)
 
