@@ -35,6 +35,8 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
     help="Go on below the capacity; without a capacity this is always done.",
 )
 @opt.time_limit(5.0, "Of the whole search.")
+@click.option("--node-limit", type=click.IntRange(0), metavar="N",
+              help="Of the exact search: with --time-limit inf, one result anywhere.")  # fmt: skip
 @click.option(
     "--strategy",
     default="best",
@@ -135,7 +137,7 @@ def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> Non
         "--capacity": search["capacity"] is not None, "--minimize": search["minimize"],
         "--explain": search["explain"], "--planner": search["planner"] is not None,
         "--strategy": search["strategy"] != "best", "--reduce": reduce_to is not None,
-        "--replan": search["old"] is not None,
+        "--replan": search["old"] is not None, "--node-limit": search["node_limit"] is not None,
     }  # fmt: skip
     for option, key in (("--banks", "banks"), ("--replan", "old")):
         if search[key] is None:
@@ -167,8 +169,8 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
     planner = verdict.load_planner(search["planner"]) if search["planner"] else None
     return decide(
         problem, capacity=search["capacity"], minimize=search["minimize"],
-        strategy=search["strategy"], want_culprits=search["explain"], planner=planner,
-        progress=_narrate(quiet), **effort,
+        strategy=search["strategy"], node_limit=search["node_limit"],
+        want_culprits=search["explain"], planner=planner, progress=_narrate(quiet), **effort,
     )  # fmt: skip
 
 

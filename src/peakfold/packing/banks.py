@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from peakfold.errors import DoesNotFit, UsageError
 from peakfold.packing.explain import subproblem
 from peakfold.packing.greedy import lifetime
-from peakfold.packing.problem import Int64, Problem
+from peakfold.packing.problem import Int64, Problem, Search
 from peakfold.packing.sections import sections
 from peakfold.packing.solve import CapacityTooSmall, pack
 from peakfold.units import parse_size
@@ -70,12 +70,14 @@ class Placement:
         offsets: (n,) byte offset inside that bank.
         heights: bytes used of each bank.
         cost: sum of traffic times the cost of its bank.
+        search: what ended the search of some bank, if anything did.
     """
 
     bank: Int64
     offsets: Int64
     heights: tuple[int, ...]
     cost: float
+    search: Search = "complete"
 
 
 def pack_banks(
@@ -123,10 +125,12 @@ def pack_banks(
     offsets = np.zeros(problem.buffers, dtype=np.int64)
     heights = [0] * len(banks)
     effort = {"seed": seed, "on_compile": on_compile}
+    search: Search = "complete"
     share = time_limit / len(banks)
     for number in sorted(range(len(banks)), key=lambda i: (banks[i].cost, i)):
         left = np.flatnonzero(bank < 0)
-        inside, where = _fill(problem, left, worth, banks[number].capacity, share, effort)
+        inside, where, found = _fill(problem, left, worth, banks[number].capacity, share, effort)
+        search = search if found == "complete" else found
         bank[inside], offsets[inside] = number, where
         part = subproblem(problem, inside)
         heights[number] = part.height(where)
@@ -138,7 +142,7 @@ def pack_banks(
             where="banks", hint="give the last bank no capacity",
         )  # fmt: skip
     cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
-    return Placement(bank, offsets, tuple(heights), cost)
+    return Placement(bank, offsets, tuple(heights), cost, search)
 
 
 def _fill(
@@ -148,12 +152,14 @@ def _fill(
     capacity: int | None,
     seconds: float,
     effort: dict[str, Any],
-) -> tuple[Int64, Int64]:
-    """Buffers for one bank and their offsets in it."""
+) -> tuple[Int64, Int64, Search]:
+    """Buffers for one bank, their offsets in it, and what ended the search."""
+    search: Search = "complete"
     order = left[np.argsort(-worth[left], kind="stable")]
     if capacity is None:
         chosen = np.sort(order)
-        return chosen, pack(subproblem(problem, chosen), time_limit=seconds, **effort).offsets
+        found = pack(subproblem(problem, chosen), time_limit=seconds, **effort)
+        return chosen, found.offsets, found.search
     admitted = _admit(problem, order, capacity)
     tries = max(len(admitted), 1)
     while True:
@@ -163,10 +169,11 @@ def _fill(
             found = pack(
                 part, capacity=capacity, minimize=False, time_limit=seconds / tries, **effort
             )
+            if found.height <= capacity:
+                return chosen, found.offsets, search
+            search = found.search
         except CapacityTooSmall:
-            found = None
-        if found is not None and found.height <= capacity:
-            return chosen, found.offsets
+            pass
         # Give up a twentieth of the least worthy ones at a time.
         admitted = admitted[: len(admitted) - max(len(admitted) // 20, 1)]
 

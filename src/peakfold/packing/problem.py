@@ -19,6 +19,7 @@ Two pieces of different buffers may share an address only if their lifetimes do 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from peakfold.errors import UsageError
 
 Int64 = NDArray[np.int64]
+Search = Literal["complete", "time limit", "node limit"]
 FREE = -1
 """The value in `Problem.fixed` of a buffer that may go anywhere."""
 
@@ -223,6 +225,7 @@ class Packing:
         lower_bound: no packing of this problem is lower.
         optimal: proven that none is lower (`height == lower_bound`, or search exhausted).
         strategy: name of the algorithm that found it.
+        search: what ended the search for a lower one: nothing, the clock, or a limit of nodes.
     """
 
     offsets: Int64
@@ -230,3 +233,4 @@ class Packing:
     lower_bound: int
     optimal: bool
     strategy: str
+    search: Search = "complete"

@@ -66,6 +66,7 @@ def judge_capacity(
     on_compile: Callable[[], None] | None = None,
     want_culprits: bool = False,
     planner: Planner | None = None,
+    node_limit: int | None = None,
 ) -> Verdict:
     """Pack and say what it means for the capacity; arguments as for `pack`.
 
@@ -80,6 +81,7 @@ def judge_capacity(
         on_compile: called before kernels are compiled, which takes seconds.
         want_culprits: also explain an infeasible capacity.
         planner: a planner to judge instead of ours.
+        node_limit: as for `pack`.
 
     Raises:
         UsageError: an unknown strategy, a negative capacity or time limit.
@@ -101,7 +103,7 @@ def judge_capacity(
             best = pack(
                 problem, capacity=capacity, minimize=minimize or capacity is None,
                 strategy=strategy, time_limit=time_limit, seed=seed, progress=progress,
-                on_compile=on_compile,
+                on_compile=on_compile, node_limit=node_limit,
             )  # fmt: skip
         bound = best.lower_bound
         fits = capacity is None or best.height <= capacity

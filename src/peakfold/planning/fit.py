@@ -16,7 +16,8 @@ from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import DTYPES, Graph, Role
-from peakfold.planning.layouts import make_layout
+from peakfold.packing.deadline import Deadline
+from peakfold.planning.layouts import Layout, make_layout
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.patches import patch_choices
 from peakfold.planning.planner import study_graph
@@ -26,6 +27,11 @@ from peakfold.transform.rescale import Rescale, with_batch
 _TRIED_SPLITS: Final = 3
 _MOST_BATCH: Final = 2**20
 _OTHER: Final = "another network, with another cost"
+_BATCH_CUT: Final = "search ended by the time limit: a larger batch may fit"
+# Each family of tries (splits, image sizes, batches) may take so many limits of one search
+# together, and so many seconds at least.
+_LIMITS: Final = 3
+_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class FitOption:
         applied: part of the plan that `options` of the result makes.
         changes_model: a what-if; results would be others.
         flag: what to give `peakfold plan` for it; empty for a what-if.
+        complete: False where a limit ended the search for its arena.
     """
 
     what: str
@@ -53,6 +60,7 @@ class FitOption:
     need_bytes: int = 0
     extra_time_s: float | None = 0.0
     why: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,9 @@ class FitResult:
         largest_batch: the largest batch that fits with the free levers, and no less than the
             graph's own when that fits; `None` where the network does not scale with its first
             dimension.
-        batch_note: why there is no largest batch; empty when there is one.
+        batch_note: why there is no largest batch, or why a larger one may fit; else empty.
         bound_bytes: no order and no layout of the unchanged network needs less.
+        complete: False where a limit ended a search: for splits, sizes, batches or an arena.
     """
 
     need_bytes: int
@@ -93,6 +102,7 @@ class FitResult:
     largest_batch: int | None
     batch_note: str
     bound_bytes: int
+    complete: bool = True
 
 
 def fit(
@@ -140,12 +150,21 @@ def fit(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
         levers=tuple(levers), options=search.options, largest_batch=batch,
         batch_note=why_not, bound_bytes=search.bound,
+        complete=search.complete and why_not != _BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
+
+
+def _clock(options: PlanOptions) -> Deadline:
+    return Deadline.after(max(_LIMITS * options.time_limit, _SECONDS))
+
+
+def _arena(graph: Graph, options: PlanOptions) -> Layout:
+    return make_layout(study_graph(graph, options), "arena", options.strategy)
 
 
 def arena_of(graph: Graph, options: PlanOptions) -> int:
     """Bytes of the planned arena."""
-    return make_layout(study_graph(graph, options), "arena", options.strategy).total
+    return _arena(graph, options).total
 
 
 class _Search:
@@ -158,6 +177,7 @@ class _Search:
         self.levers: list[FitOption] = []
         self.best, self.options, self.free_options = 1 << 62, options, options
         self.bound = 0
+        self.complete = True
 
     @property
     def met(self) -> bool:
@@ -170,8 +190,9 @@ class _Search:
         least = 1 << 62
         for what, flag, options in self._steps():
             study = study_graph(self.graph, options)
-            total = make_layout(study, "arena", options.strategy).total
-            self._take(FitOption(what, total, flag=flag), options)
+            layout = make_layout(study, "arena", options.strategy)
+            total = layout.total
+            self._take(FitOption(what, total, flag=flag, complete=layout.complete), options)
             self.bound = study.any_order  # of the last step, which may share the most
             if total < least:
                 least, self.free_options = total, options
@@ -199,7 +220,9 @@ class _Search:
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
         whole = spent(study_graph(self.graph, self.base).graph, self.device)
-        choices = patch_choices(self.graph, self.base)
+        deadline = _clock(self.base)
+        choices = patch_choices(self.graph, self.base, deadline.expired)
+        self.complete = not deadline.expired()
         needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
                  for c in choices]  # fmt: skip
         # The cheapest that may fit, else those that come nearest.
@@ -209,11 +232,11 @@ class _Search:
             options = replace(self.free_options, order="file", split=choice.split)
             study = study_graph(self.graph, options)
             added = extra(whole, spent(study.graph, self.device))
-            split = choice.split
+            split, layout = choice.split, make_layout(study, "arena", options.strategy)
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    make_layout(study, "arena", options.strategy).total, added.flops,
+                    layout.total, added.flops, complete=layout.complete,
                     extra_time_s=added.time_s, why=added.why,
                     flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
@@ -239,8 +262,9 @@ def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOp
         yield smaller
     narrow = _narrow(graph)
     if narrow is not graph and options.train is None:  # integers have no gradients
-        yield FitOption("what if: activations of int8", arena_of(narrow, options), None,
-                        changes_model=True, extra_time_s=None, why=_OTHER)  # fmt: skip
+        layout = _arena(narrow, options)
+        yield FitOption("what if: activations of int8", layout.total, None, changes_model=True,
+                        extra_time_s=None, why=_OTHER, complete=layout.complete)  # fmt: skip
 
 
 def _narrow(graph: Graph) -> Graph:
@@ -271,13 +295,16 @@ def _largest_image(graph: Graph, budget: int, options: PlanOptions) -> FitOption
         except PeakfoldError:
             return None
 
-    found = _largest(lambda n: (b := at(n)) is not None and b <= budget, 1, max(wide) // 8 - 1)
+    deadline = _clock(options)
+    found, complete = _largest(
+        lambda n: (b := at(n)) is not None and b <= budget, 1, max(wide) // 8 - 1, deadline
+    )
     peak = at(found) if found else None
     if peak is None:
         return None
     pixels = "x".join(str(max(size * 8 * found // max(wide) // 8 * 8, 8)) for size in wide)
     return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
-                     extra_time_s=None, why=_OTHER)  # fmt: skip
+                     extra_time_s=None, why=_OTHER, complete=complete)  # fmt: skip
 
 
 def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, int]] | None:
@@ -290,21 +317,28 @@ def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, i
     return (shape, axes) if min(sizes[a] for a in axes) > 8 else None
 
 
-def _largest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest n in [low, high] that fits, by bisection; 0 when `low` does not."""
+def _largest(
+    fits: Callable[[int], bool], low: int, high: int, deadline: Deadline
+) -> tuple[int, bool]:
+    """The largest n in [low, high] that fits, by bisection; 0 when `low` does not.
+
+    The second is whether there was time for it: the first is the largest seen to fit then.
+    """
     if high < low or not fits(low):
-        return 0
+        return 0, True
     while low < high:
+        if deadline.expired():
+            return low, False
         middle = (low + high + 1) // 2
         if fits(middle):
             low = middle
         else:
             high = middle - 1
-    return low
+    return low, True
 
 
 def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> tuple[int | None, str]:
-    """The largest first dimension of the inputs that fits, or why there is none.
+    """The largest first dimension of the inputs that fits, and what to say of it.
 
     Each try is planned, none guessed.
     """
@@ -318,10 +352,11 @@ def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> tuple[int
             return None, "memory does not grow with the first dimension of the inputs"
         if not fits(1):
             return 0, ""
-        high = 2
-        while high < _MOST_BATCH and fits(high):
+        high, deadline = 2, _clock(options)
+        while high < _MOST_BATCH and not deadline.expired() and fits(high):
             high *= 2
-        return _largest(fits, high // 2, high - 1), ""
+        found, complete = _largest(fits, high // 2, high - 1, deadline)
+        return found, "" if complete else _BATCH_CUT
     except UsageError as error:
         return None, f"the network cannot be given another batch: {error}"
 

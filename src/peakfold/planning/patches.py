@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from peakfold.errors import PeakfoldError
@@ -54,7 +54,9 @@ def live_peak(study: Study) -> int:
     return study.play(full_aliasing(study)).peak
 
 
-def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
+def patch_choices(
+    graph: Graph, options: PlanOptions, over: Callable[[], bool] = lambda: False
+) -> list[PatchChoice]:
     """Splits that lower the live bytes, best trade-offs only: fewer bytes cost more work.
 
     Every exit behind the peak is tried with growing numbers of bands until the peak no longer
@@ -63,6 +65,7 @@ def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
     Args:
         graph: as loaded.
         options: of the plan; the order stays the file's.
+        over: polled before each split; True ends the search.
     """
     options = replace(options, split=None, order="file", time_limit=0.0)
     study = study_graph(graph, options)
@@ -79,7 +82,7 @@ def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
                 found.append(choice)
             else:
                 misses += 1
-            if left <= 0:
+            if left <= 0 or over():
                 return _front(found)
             if misses == _MISSES:
                 break

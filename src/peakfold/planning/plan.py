@@ -18,6 +18,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Seed = Annotated[int, msgspec.Meta(ge=-(2**62), lt=2**62)]
 FILE_LIMIT = 1 << 30
 """Bytes of a plan file; a plan of a million buffers has a quarter of it."""
+Search = Literal["complete", "time limit"]
+"""What ended a search: nothing, or a limit, so that another run may find less."""
 Mode = Literal["naive", "inplace", "share", "both", "arena"]
 MODES: tuple[Mode, ...] = ("naive", "inplace", "share", "both", "arena")
 
@@ -168,6 +170,8 @@ class Plan(_Record, frozen=True, kw_only=True):
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
     added: list[tuple[Count, Count]] = []
     """Edges ``(before, after)`` that the plan adds to the graph's and that a run must keep."""
+    search: Search = "complete"
+    """Whether a limit ended the search that made the plan; nothing in the plan rests on it."""
 
 
 def encode_plan(plan: Plan) -> bytes:

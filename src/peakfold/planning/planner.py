@@ -176,6 +176,7 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         seed=study.options.seed,
         lane=list(study.running.lane),
         added=list(study.running.added),
+        search="complete" if layout.complete else "time limit",
     )  # fmt: skip
 
 
@@ -227,6 +228,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
     peak_op = study.step_name(chosen.peak_step)
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
+    cut = [mode for mode, layout in layouts.items() if not layout.complete]
     return Summary(
         naive_bytes=totals["naive"],
         inplace_bytes=totals["inplace"],
@@ -248,6 +250,8 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         peak_op=peak_op,
         mode=plan.mode,
         strategy=plan.strategy,
+        search="time limit" if cut else "complete",
+        cut_short=cut,
         plan_bytes=plan.arena_bytes,
         zero_copy_concats=len(arena.timeline.storages.homed),
         arena_copying_bytes=arena.total if arena.copying is None else arena.copying,

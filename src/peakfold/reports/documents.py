@@ -136,6 +136,7 @@ def lanes_document(model: str, rows: Iterable[TradeOff]) -> LanesDocument:
                 lower_bound_bytes=row.lower_bound_bytes,
                 optimal=row.optimal,
                 edges=[EdgeRecord(before=before, after=after) for before, after in row.edges],
+                search="complete" if row.complete else "time limit",
             )
             for row in rows
         ],

@@ -13,7 +13,7 @@ from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.reports.map import PALETTE
 from peakfold.reports.payload import ModesDocument, ModesRow, schema_name
-from peakfold.reports.text import clean, plain_table, render, shorten
+from peakfold.reports.text import CUT, clean, cut_note, plain_table, render, shorten
 from peakfold.units import format_bytes
 
 MODES = ("naive", "inplace", "share", "both", "arena")
@@ -48,7 +48,8 @@ def _row(name: str, which: str, graph: Graph, options: PlanOptions) -> ModesRow:
         model=name, run=which, naive_bytes=summary.naive_bytes,
         inplace_bytes=summary.inplace_bytes, share_bytes=summary.share_bytes,
         both_bytes=summary.both_bytes, arena_bytes=summary.arena_bytes,
-        lower_bound_bytes=summary.lower_bound_bytes,
+        lower_bound_bytes=summary.lower_bound_bytes, search=summary.search,
+        cut_short=summary.cut_short,
     )  # fmt: skip
 
 
@@ -59,12 +60,17 @@ def _bytes_of(row: ModesRow) -> tuple[int, ...]:
 def modes_text(document: ModesDocument, *, width: int, color: bool) -> str:
     """A row a model and run, a column a mode."""
     rows = [
-        (shorten(row.model, 24), row.run, *(format_bytes(n) for n in _bytes_of(row)))
+        (
+            shorten(row.model, 24), row.run,
+            *(format_bytes(n) + CUT * (mode in row.cut_short)
+              for mode, n in zip(MODES, _bytes_of(row), strict=True)),
+        )
         for row in document.rows
-    ]
+    ]  # fmt: skip
     columns = [("model", "left"), ("run", "left"), *((mode, "right") for mode in MODES)]
     body: list[RenderableType] = [
         Text(f"target {document.target}"), "", plain_table(columns, rows),
+        *cut_note(any(row.cut_short for row in document.rows)),
     ]  # fmt: skip
     return render(body, width=max(width, 110), color=color)
 

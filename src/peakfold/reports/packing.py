@@ -68,7 +68,7 @@ def spread(problem: Problem, banks: str, **effort: Any) -> PackAnswer:  # noqa: 
         schema=schema_name("pack"), buffers=problem.buffers, capacity_bytes=None,
         height_bytes=None, lower_bound_bytes=None, gap=None, optimal=False, status=SOLVED,
         missing_bytes=0, strategy="banks", seconds=round(monotonic() - began, 3), banks=rows,
-        cost=found.cost,
+        cost=found.cost, search=found.search,
     )  # fmt: skip
     return PackAnswer(document, found.offsets, [given[b].name for b in found.bank.tolist()])
 
@@ -115,6 +115,7 @@ def _document(problem: Problem, found: Verdict, moved: list[str] | None = None) 
         gap=found.gap, optimal=best is not None and best.optimal, status=found.status,
         missing_bytes=found.missing, strategy=None if best is None else best.strategy,
         seconds=round(found.seconds, 3), culprits=_culprits(problem, found.culprits), moved=moved,
+        search="complete" if best is None else best.search,
     )  # fmt: skip
 
 
@@ -149,6 +150,8 @@ def pack_text(answer: PackDocument) -> str:
         kind = "irreducible" if answer.culprits.irreducible else "not fully reduced"
         who = ", ".join(answer.culprits.buffers)
         lines.append(f"cannot fit together ({len(answer.culprits.buffers)}, {kind}): {who}")
+    if answer.search != "complete":
+        lines.append(f"search ended by the {answer.search}: with more it may be less")
     lines.append(f"{answer.strategy or answer.status}, {answer.seconds:.2f} s")
     return "\n".join(lines) + "\n"
 

@@ -16,7 +16,16 @@ from peakfold.reports.payload import (
     TargetsDocument,
     VerifyDocument,
 )
-from peakfold.reports.text import clean, heading, listed, plain_table, render, waiting
+from peakfold.reports.text import (
+    CUT,
+    clean,
+    cut_note,
+    heading,
+    listed,
+    plain_table,
+    render,
+    waiting,
+)
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.target import Eager
@@ -40,6 +49,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         "",
         parts.savings(result),
         "",
+        *cut_note(bool(result.summary.cut_short)),
         parts.proof_line(result),
         parts.beside(result),
         *parts.lanes_part(result),
@@ -106,7 +116,8 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
     """Memory against parallelism, and what each plan makes wait beyond the graph."""
     rows = [
         (
-            str(row.lanes), f"{row.speedup:.2f}x", format_bytes(row.arena_bytes),
+            str(row.lanes), f"{row.speedup:.2f}x",
+            format_bytes(row.arena_bytes) + CUT * (row.search != "complete"),
             "proven" if row.optimal else f"bound {format_bytes(row.lower_bound_bytes)}",
             str(len(row.edges)),
         )
@@ -119,6 +130,7 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
         if row.edges:
             waits = [waiting(edge.after, edge.before) for edge in row.edges]
             body.append(Text(f"lanes {row.lanes}, beyond the graph: {listed(waits)}"))
+    body += cut_note(any(row.search != "complete" for row in document.rows))
     body.append(
         Text("at best: run time against one lane, every op costing the bytes of its results.")
     )

@@ -16,6 +16,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 DEFAULT_WIDTH = 80
+CUT = "~"
+"""Behind a figure whose search a limit ended."""
 _LISTED = 8
 _ITEM = 60
 """Characters of one item of a list."""
@@ -25,6 +27,13 @@ _WORD = 13
 """Characters that a column of words keeps, if that is enough."""
 _SHORT = 4
 """Characters that it keeps at least."""
+
+
+def cut_note(cut: bool) -> list[Text]:
+    """What `CUT` means, where it stands somewhere."""
+    if not cut:
+        return []
+    return [Text(f"{CUT} search ended by the time limit: with more time it may be less.", "yellow")]
 
 
 def clean(text: str) -> str:
