@@ -23,7 +23,7 @@ from peakfold.ops.spec import (
     ShapeRule,
     ViewRule,
 )
-from peakfold.ops.values import CannotTell, dims, dtype, operand, produced
+from peakfold.ops.values import CannotTell, Misfit, dims, dtype, operand, produced
 
 Types = tuple[OutputType | None, ...]
 
@@ -296,6 +296,9 @@ def _common(column: set[Dim]) -> Dim:
         return sized.pop()
     if len(rest) == 1:
         return rest.pop()
+    if len(sized) > 1:
+        listed = " and ".join(str(dim) for dim in sorted(sized))
+        raise Misfit(f"sizes {listed} do not broadcast")
     raise CannotTell
 
 

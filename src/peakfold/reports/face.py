@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from peakfold.analysis.profile import Profile, decode_profile
+from peakfold.boundary import read_file
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
@@ -17,6 +18,8 @@ from peakfold.reports.results import PlanReport, VerifyReport
 from peakfold.units import parse_size
 
 __all__ = ["Model", "cost", "inspect", "load", "plan", "read_plan", "verify"]
+
+_MAX_PROFILE = 1 << 26
 
 
 def plan(
@@ -106,11 +109,9 @@ def read_profile(path: str | Path) -> Profile:
 
     Raises:
         UsageError: it cannot be read, or is none.
+        ModelError: it is absurdly large.
     """
-    try:
-        return decode_profile(Path(path).read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
+    return decode_profile(read_file(Path(path), _MAX_PROFILE, "a profile"), str(path))
 
 
 def read_plan(path: str | Path) -> Plan:
