@@ -6,7 +6,6 @@ Exit codes are part of the command-line contract: 1 bad model or failed run, 2 u
 
 from __future__ import annotations
 
-
 LONGEST = 1000
 """Characters that each part of an error line may have."""
 

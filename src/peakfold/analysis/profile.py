@@ -63,8 +63,8 @@ def decode_profile(data: bytes, where: str = "profile") -> Profile:
         profile = msgspec.json.decode(data, type=Profile)
     if profile.schema != SCHEMA:
         raise UsageError(
-            f"its schema is {shortened(profile.schema, 80)!r}, this version reads {SCHEMA!r}", where=where,
-            hint="measure again",
+            f"its schema is {shortened(profile.schema, 80)!r}, this version reads {SCHEMA!r}",
+            where=where, hint="measure again",
         )  # fmt: skip
     return profile
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 from peakfold.errors import ModelError
 from peakfold.frontends.tflite_file import StoredOp, StoredSubgraph, TfliteFile
 from peakfold.frontends.tflite_trips import trip_count
-from peakfold.ir import DTYPES, OPAQUE, AttrValue, Graph, Op, Region, Role, Shape, Tensor
+from peakfold.ir import (
+    DTYPES, OPAQUE, AttrValue, Graph, Op, Region, Role, Shape, Tensor, check_nesting,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from peakfold.frontends.tflite_scope import Scope
@@ -130,6 +132,7 @@ def _built(scope: Scope, number: int, shapes: tuple[Shape | None, ...] | None) -
     if number in bodies.open:
         raise ModelError(f"subgraph {number} calls itself")
     if (number, shapes) not in bodies.built:
+        check_nesting(len(bodies.open) + 1, f"subgraph {number}")
         bodies.open.append(number)
         graph = scope.inner(number, shapes)
         bodies.open.pop()

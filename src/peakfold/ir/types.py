@@ -60,6 +60,18 @@ DTYPES: Final[dict[str, DType]] = {name: DType(name, bits) for name, bits in _WI
 OPAQUE: Final = DTYPES["opaque"]
 
 
+def compatible(one: Shape, other: Shape) -> bool:
+    """Whether two shapes may be the same: symbols may become any number.
+
+    Example:
+        >>> compatible((2, "n"), (2, 3)), compatible((2, 4), (2, 3)), compatible((2,), (2, 1))
+        (True, False, False)
+    """
+    return len(one) == len(other) and all(
+        a == b or isinstance(a, str) or isinstance(b, str) for a, b in zip(one, other, strict=True)
+    )
+
+
 @lru_cache(maxsize=4096)  # a model has few shapes, and every analysis asks for each of them
 def element_count(shape: Shape) -> int | None:
     """Number of elements, or `None` while a dimension is a symbol.

@@ -12,10 +12,10 @@ import inspect
 from peakfold.errors import ModelError
 from peakfold.ir.graph import Graph, Op, Tensor, walk_regions
 from peakfold.ir.text import format_type
-from peakfold.ir.types import OPAQUE, DType, Shape
+from peakfold.ir.types import OPAQUE, DType, Shape, compatible
 from peakfold.ops import context, lookup
 from peakfold.ops.rules import STOPS
-from peakfold.ops.spec import Context, OutputType, ShapeRule
+from peakfold.ops.spec import Context, ShapeRule
 from peakfold.ops.values import Misfit
 
 _HINT = "state what the op makes, or give it another kind: opaque is believed"
@@ -58,7 +58,7 @@ def _check_op(op: Op, rule: ShapeRule, graph: Graph, own_types: bool) -> None:
     for tensor, derived in zip(ctx.outputs, rule(ctx) or (), strict=False):
         if tensor is None or derived is None:
             continue
-        if not (_same_type(tensor.dtype, derived[0], own_types) and _fits(tensor, derived[1])):
+        if not (_same_type(tensor.dtype, derived[0], own_types) and _may_be(tensor, derived[1])):
             raise ModelError(
                 f"states {_shown(tensor.dtype, tensor.shape)} for {tensor.name!r}, its operands "
                 f"give {_shown(*derived)}",
@@ -90,13 +90,8 @@ def _same_type(stated: DType, derived: DType, own: bool) -> bool:
     return stated == derived or chosen or OPAQUE in (stated, derived)
 
 
-def _fits(tensor: Tensor, derived: Shape) -> bool:
-    """Whether a stated shape may be the derived one; symbols may become any number."""
-    stated = tensor.shape
-    return stated is None or len(stated) == len(derived) and all(
-        one == other or isinstance(one, str) or isinstance(other, str)
-        for one, other in zip(stated, derived, strict=True)
-    )
+def _may_be(tensor: Tensor, derived: Shape) -> bool:
+    return tensor.shape is None or compatible(tensor.shape, derived)
 
 
 def _shown(dtype: DType, shape: Shape | None) -> str:

@@ -11,7 +11,17 @@ from typing import Final
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
 from peakfold.ops.rules import Types, broadcast, count, number, tells, unknown, zero
 from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
-from peakfold.ops.values import CannotTell, Misfit, dims, dtype, given, integer, produced, sizes, text
+from peakfold.ops.values import (
+    CannotTell,
+    Misfit,
+    dims,
+    dtype,
+    given,
+    integer,
+    produced,
+    sizes,
+    text,
+)
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape:

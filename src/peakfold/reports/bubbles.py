@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 
 from peakfold.boundary import foreign, read_text
-from peakfold.errors import ModelError
+from peakfold.errors import ModelError, UsageError
 from peakfold.reports.map import PALETTE
 from peakfold.reports.text import clean, shorten
 from peakfold.units import format_count, format_short
