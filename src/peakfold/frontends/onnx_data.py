@@ -18,7 +18,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helpe
 from peakfold.boundary import foreign
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_types import dtype_of
-from peakfold.ir import DType
+from peakfold.ir import MAX_RANK, DType
 
 # Typed fields, and the element types that lie in them (onnx.proto, message TensorProto).
 _FIELDS: Final[Mapping[int, str]] = {
@@ -64,6 +64,8 @@ def check_data(graph: GraphProto, folder: Path | None) -> None:
     sizes: dict[str, int] = {}
     for tensor in stored_tensors(graph):
         where = f"tensor {tensor.name!r}"
+        if len(tensor.dims) > MAX_RANK:
+            raise ModelError(f"it has more than {MAX_RANK} dimensions", where=where)
         for dim in tensor.dims:
             if not 0 <= dim < 2**48:
                 raise ModelError(f"dimension {dim} is negative or absurd", where=where)

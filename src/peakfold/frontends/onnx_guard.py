@@ -12,8 +12,7 @@ from typing import Final
 
 from onnx import AttributeProto, NodeProto
 
-MAX_RANK: Final = 64
-"""Dimensions of a tensor, as in numpy."""
+from peakfold.ir import MAX_RANK
 
 _WORDS: Final = re.compile(r"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?")
 # Attributes that count axes, from either end.
@@ -42,8 +41,6 @@ def misuse(node: NodeProto, ranks: Sequence[int | None]) -> str:
         'it has 2 outputs, and num_outputs 3'
     """
     known = [rank for rank in ranks if rank is not None]
-    if max(known, default=0) > MAX_RANK:
-        return f"an operand has more than {MAX_RANK} dimensions"
     inside = _INSIDE.get(node.op_type)
     for item in node.attribute:
         if item.name in _AXES:

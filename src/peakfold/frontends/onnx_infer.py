@@ -147,12 +147,12 @@ def _onnx_rule(
         return {}, "", False
     if _absurd_shape_input(scope, node):
         return {}, "an input that lists dimensions or axes has too many elements", True
-    if reason := misuse(node, [_rank(scope, name) for name in node.input]):
-        return {}, reason, True
     try:
         schema = onnx.defs.get_schema(node.op_type, scope.file.opset(domain), domain)
     except onnx.defs.SchemaError:
         return {}, "", False
+    if reason := misuse(node, [_rank(scope, name) for name in node.input]):
+        raise ModelError(f"is not a valid node: {reason}", where=where(node))
     try:
         found = infer_node_outputs(
             schema,

@@ -14,14 +14,14 @@ from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type
 from peakfold.frontends.onnx_values import SHAPE_ARITHMETIC, Values
-from peakfold.ir import DTYPES, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
+from peakfold.ir import DTYPES, MAX_RANK, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
 
 Parsed = tuple[DType, Shape | None]
 Signature = tuple[Hashable, ...]
 """All that onnx's shape rules see of a node (`onnx_infer._signature`)."""
 
-MAX_VISITS = 20_000
+MAX_VISITS = 5_000
 """How often nodes are walked beyond sixty times each: a body is walked again while the values it
 carries change shape, and bodies inside it each time."""
 
@@ -192,6 +192,8 @@ class Scope:
 
 def _require_sane(name: str, shape: Shape) -> None:
     """Refuse dimensions early: onnx's rules allocate by them, our own arithmetic trusts them."""
+    if len(shape) > MAX_RANK:
+        raise ModelError(f"it has more than {MAX_RANK} dimensions", where=f"tensor {name!r}")
     for dim in shape:
         if isinstance(dim, int) and not 0 <= dim < 2**48:
             raise ModelError(f"dimension {dim} is negative or absurd", where=f"tensor {name!r}")

@@ -18,7 +18,7 @@ from peakfold.frontends.tflite_options import options_of
 from peakfold.frontends.tflite_schema import names_of, schema
 from peakfold.frontends.tflite_types import dtype_of
 from peakfold.frontends.tflite_walk import check_bounds
-from peakfold.ir import AttrValue, DType
+from peakfold.ir import MAX_RANK, AttrValue, DType
 
 MAX_BYTES = 1 << 40
 """Of a file; it is mapped, so that none of its weights is read."""
@@ -302,5 +302,7 @@ def _check_references(graph: StoredSubgraph, buffers: int) -> None:
         if tensor.buffer >= buffers and not (tensor.buffer == 0 and buffers == 0):
             raise ModelError(f"tensor {at} has buffer {tensor.buffer} of {buffers}", where=where)
         sizes = tensor.shape if tensor.signature is None else (*tensor.shape, *tensor.signature)
+        if len(sizes) > 2 * MAX_RANK:
+            raise ModelError(f"tensor {at} has more than {MAX_RANK} dimensions", where=where)
         if any(not -1 <= dim < 2**31 for dim in sizes):
             raise ModelError(f"tensor {at} has a negative dimension", where=where)

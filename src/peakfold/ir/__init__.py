@@ -16,10 +16,11 @@ from peakfold.ir.graph import (
     walk_regions,
 )
 from peakfold.ir.text import parse_graph, print_graph
-from peakfold.ir.types import DTYPES, OPAQUE, Dim, DType, Shape, compatible, element_count
+from peakfold.ir.types import DTYPES, MAX_RANK, OPAQUE, Dim, DType, Shape, compatible, element_count
 
 __all__ = [
     "DTYPES",
+    "MAX_RANK",
     "OPAQUE",
     "AttrValue",
     "DType",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from peakfold.errors import ModelError
 from peakfold.ir.graph import Graph, Op, Role
+from peakfold.ir.types import MAX_RANK
 
 MAX_NESTING = 24
 """How deep bodies of control flow may nest in a model.
@@ -93,6 +94,8 @@ def _check_tensors(graph: Graph) -> None:
         if tensor.name in seen:
             raise ModelError("two tensors have this name", where=where)
         seen.add(tensor.name)
+        if len(tensor.shape or ()) > MAX_RANK:
+            raise ModelError(f"it has more than {MAX_RANK} dimensions", where=where)
         for dim in tensor.shape or ():
             if isinstance(dim, int) and not 0 <= dim < 2**48:
                 raise ModelError(f"dimension {dim} is negative or absurd", where=where)

@@ -15,6 +15,9 @@ Dim = int | str
 
 Shape = tuple[Dim, ...]
 
+MAX_RANK: Final = 64
+"""Dimensions of a tensor, as in numpy and torch."""
+
 
 @dataclass(frozen=True, slots=True)
 class DType:

@@ -19,7 +19,7 @@ from peakfold.ir.types import OPAQUE, DType, Shape, compatible
 from peakfold.ops import context, lookup
 from peakfold.ops.rules import STOPS
 from peakfold.ops.spec import Context, ShapeRule
-from peakfold.ops.values import Misfit
+from peakfold.ops.values import CannotTell, Misfit
 
 _COMPLETE: Final = ("", "pf", "onnx", "tflite")
 """Sources whose ops hold every attribute that a row reads, so that a missing one is a default."""
@@ -63,7 +63,8 @@ def _check_op(op: Op, rule: ShapeRule, graph: Graph, source: str) -> None:
     misfit = condition_problem(ctx) or ("" if derived else contradiction(rule, ctx))
     if misfit:
         raise ModelError(misfit, where=where)
-    for tensor, made in zip(ctx.outputs, derived or (), strict=False):
+    told = derived or ()
+    for tensor, made in zip(ctx.outputs, told if source in _COMPLETE else told[:1], strict=False):
         if tensor is None or made is None:
             continue
         fits = tensor.shape is None or compatible(tensor.shape, made[1])
@@ -108,8 +109,10 @@ def contradiction(rule: ShapeRule, ctx: Context) -> str:
         inspect.unwrap(rule)(ctx)  # behind `tells`, which makes both an answer of "cannot tell"
     except Misfit as error:
         return f"its operands do not fit: {error}"
-    except STOPS:
+    except CannotTell:
         return ""
+    except STOPS:  # a rule that unpacks what is not there: an operand or dimension is missing
+        return "its operands do not fit: too few, or of another rank"
     return ""
 
 
