@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
-from peakfold.boundary import foreign
+from peakfold.boundary import first_line, foreign
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_types import dtype_of
 from peakfold.ir import MAX_RANK, DType
@@ -179,5 +179,8 @@ def value_of(tensor: TensorProto, folder: Path | None) -> NDArray[np.generic]:
         tensor = TensorProto(
             name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw
         )
-    with foreign("its bytes do not fit its type", where):
+    try:  # not `foreign`: it says nothing, and is asked for every small tensor
         return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:
+        what = f"its bytes do not fit its type: {first_line(error)}"
+        raise ModelError(what, where=where) from None
