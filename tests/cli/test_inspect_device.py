@@ -134,7 +134,7 @@ def test_the_plot_is_written_as_its_name_says(call: Call, fc: Path, tmp_path: Pa
         (("--device", "toaster"), "no device 'toaster'"),
         (("--device", "t4:eager"), "no latency model 'eager'"),
         (("--device", "t4", "--precision", "fp16"), "no element type 'fp16'"),
-        (("--device", "none.toml"), "cannot be read"),
+        (("--device", "none.toml"), "no such file"),
         (("--precision", "float16"), "a time needs a device"),
         (("--measured", "1"), "a time needs a device"),
         (("--device", "t4", "--measured", "0"), "not in the range"),

@@ -153,7 +153,7 @@ def test_replanning_moves_few_and_says_whom(call: Call, tmp_path: Path) -> None:
         (["--banks", "a=1", "--replan", "x.csv"], 2, "do not go together"),
         (["--replan", "x.csv", "--minimize"], 2, "do not go together"),
         (["--replan", "x.csv"], 1, "holds no offsets"),
-        (["--replan", "none.csv"], 2, "cannot read"),
+        (["--replan", "none.csv"], 2, "no such file"),
         (["--banks", "a=1=2"], 2, "is no bank"),
         (["--banks", ""], 2, "is no bank"),
         (["--banks", "a@nan"], 2, "is no bank"),

@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 
 from peakfold.analysis.facts import Facts
-from peakfold.errors import UsageError
+from peakfold.boundary import foreign
+from peakfold.errors import UsageError, shortened
 from peakfold.ir import Op
 
 SCHEMA = "peakfold.profile/1"
@@ -66,14 +67,12 @@ def decode_profile(data: bytes, where: str = "profile") -> Profile:
         ...
         peakfold.errors.UsageError: profile: not a profile: Object missing required field `schema`
     """
-    try:
+    with foreign("not a profile", where, error=UsageError):
         profile = msgspec.json.decode(data, type=Profile)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"not a profile: {error}", where=where) from None
     if profile.schema != SCHEMA:
         raise UsageError(
-            f"its schema is {profile.schema!r}, this version reads {SCHEMA!r}", where=where,
-            hint="measure again",
+            f"its schema is {shortened(profile.schema, 80)!r}, this version reads {SCHEMA!r}",
+            where=where, hint="measure again",
         )  # fmt: skip
     return profile
 

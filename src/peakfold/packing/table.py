@@ -20,9 +20,11 @@ from typing import TextIO
 
 import numpy as np
 
-from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.boundary import read_text
+from peakfold.errors import ModelError, PeakfoldError
 from peakfold.packing.problem import FREE, Int64, Problem
 
+MAX_BYTES = 1 << 28
 LINE_LIMIT = 1 << 16
 NUMBER_LIMIT = 1 << 62
 _NAMES = {
@@ -69,13 +71,8 @@ def read_csv(path: str | Path) -> Table:
         UsageError: no such file, or it cannot be read.
         ModelError: broken, with the line number.
     """
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-            return parse_csv(stream, str(path))
-    except UnicodeDecodeError:
-        raise ModelError("is not UTF-8 text", where=str(path)) from None
-    except OSError as error:
-        raise UsageError(f"cannot read: {error.strerror or error}", where=str(path)) from None
+    text = read_text(Path(path), MAX_BYTES, "a table of buffers")
+    return parse_csv(StringIO(text, newline=""), str(path))
 
 
 def parse_csv(stream: TextIO, where: str = "CSV") -> Table:

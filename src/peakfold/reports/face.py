@@ -21,7 +21,6 @@ from peakfold.units import parse_size
 
 __all__ = ["Model", "cost", "inspect", "load", "plan", "read_plan", "verify"]
 
-
 def plan(
     model: Model,
     *,
@@ -137,6 +136,7 @@ def read_profile(path: str | Path) -> Profile:
 
     Raises:
         UsageError: it cannot be read, or is none.
+        ModelError: it is absurdly large.
     """
     return decode_profile(read_file(Path(path), PROFILE_LIMIT, "a profile"), str(path))
 
