@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from peakfold.reports.text import clean, listed, plain_table, render, shorten, tell_apart, waiting
+from peakfold.printable import clean, shorten
+from peakfold.reports.text import listed, plain_table, render, tell_apart, waiting
 
 
 @given(st.text())

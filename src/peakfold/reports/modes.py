@@ -11,9 +11,10 @@ from rich.text import Text
 
 from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.reports.payload import ModesDocument, ModesRow, schema_name
-from peakfold.reports.text import clean, plain_table, render, shorten
+from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
 MODES = ("naive", "inplace", "share", "both", "arena")
@@ -114,7 +115,7 @@ def _group(row: ModesRow, left: int, top: int) -> Sequence[str]:
         tall = nbytes / top * _HEIGHT
         parts.append(
             f'<rect class="bar" x="{left + at * _BAR}" y="{base - tall:.2f}" width="{_BAR - 3}" '
-            f'height="{tall:.2f}" fill="{PALETTE[at]}"><title>{escape(clean(row.model))}, '
+            f'height="{tall:.2f}" fill="{PALETTE[at]}"><title>{escape(shorten(row.model))}, '
             f"{row.run}, {mode}: {nbytes} B</title></rect>"
         )
     middle = left + len(MODES) * _BAR / 2

@@ -7,13 +7,16 @@ a model passes through `clean` before it reaches a terminal.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.table import Column, Table
 from rich.text import Text
+
+from peakfold.printable import clean, shorten
 
 DEFAULT_WIDTH = 80
 _LISTED = 8
@@ -25,35 +28,6 @@ _WORD = 13
 """Characters that a column of words keeps, if that is enough."""
 _SHORT = 4
 """Characters that it keeps at least."""
-
-
-def clean(text: str) -> str:
-    r"""The text with every character that is not printable written as an escape.
-
-    Example:
-        >>> clean("conv\x1b[31m\n")
-        'conv\\x1b[31m\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def shorten(text: str, width: int) -> str:
-    """A cleaned text of at most `width` characters, cut before its last two thirds.
-
-    Names of one model often begin alike and differ at their end.
-
-    Example:
-        >>> shorten("block_1/conv_2/BiasAdd", 13)
-        'bloc…/BiasAdd'
-    """
-    text = clean(text)
-    if len(text) <= width:
-        return text
-    tail = max(width - 1, 2) * 2 // 3
-    head = max(width - 1, 2) - tail
-    return f"{text[:head]}…{text[len(text) - tail :]}"
 
 
 def tell_apart(names: Sequence[str], width: int) -> list[str]:
@@ -174,9 +148,15 @@ def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
             emoji=False, legacy_windows=False,
         )  # fmt: skip
         with console.capture() as capture:
-            console.print(part)
+            console.print(Segments(_escaped(console.render(part))))
         texts.append(capture.get())
     return "\n".join(line.rstrip() for line in "".join(texts).splitlines()) + "\n"
+
+
+def _escaped(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """What a part forgot to clean; line ends stay."""
+    for text, style, control in segments:
+        yield Segment("\n".join(map(clean, text.split("\n"))), style, control)
 
 
 def _make_fit(table: Table, width: int) -> int:
