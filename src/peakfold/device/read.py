@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, cast, get_args
 
+from peakfold.boundary import foreign
 from peakfold.device.record import Check, Class, Device, Engine, Figure, Group, Latency
 from peakfold.errors import UsageError
 from peakfold.ir.types import DTYPES
@@ -193,10 +194,8 @@ def read_device(text: str, name: str, where: str) -> Device:
         262144.0
     """
     reader = _Reader(where)
-    try:
+    with foreign("is no TOML", where, error=UsageError):
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise reader.fail(f"is no TOML: {error}") from None
     reader.known(data, _TOP, "")
     for key, source in reader.table(data.get("sources", {}), "sources").items():
         reader.sources[key] = reader.text(source, f"sources.{key}")

@@ -76,6 +76,8 @@ def read_csv(path: str | Path) -> Table:
         raise ModelError("is not UTF-8 text", where=str(path)) from None
     except OSError as error:
         raise UsageError(f"cannot read: {error.strerror or error}", where=str(path)) from None
+    except ValueError as error:  # a NUL character in the path
+        raise UsageError(f"cannot read: {error}", where=str(path)) from None
 
 
 def parse_csv(stream: TextIO, where: str = "CSV") -> Table:

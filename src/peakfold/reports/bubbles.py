@@ -6,17 +6,21 @@ One self-contained SVG each: no script, no font, nothing from elsewhere.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from peakfold.boundary import foreign, read_file
 from peakfold.errors import ModelError, UsageError
 from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.units import format_count, format_short
 
+_LIMIT = 1 << 26
+"""Bytes of a table of accuracies."""
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 480, 80, 56
 _LARGE, _SMALL = 34.0, 3.5
 _STYLE = """\
@@ -63,15 +67,11 @@ def read_table(path: str, *wanted: str) -> list[dict[str, str]]:
         UsageError: the file cannot be read.
         ModelError: a column is missing, or there is no row.
     """
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            names = reader.fieldnames or []
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ModelError(f"is no CSV file: {error}", where=path) from None
+    data = read_file(Path(path), _LIMIT, "a table")
+    with foreign("is no CSV file", path):
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+        rows = list(reader)
+        names = reader.fieldnames or []
     for name in wanted:
         if name not in names:
             hint = f"its columns: {', '.join(names) or 'none'}"

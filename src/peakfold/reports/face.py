@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from peakfold.analysis.profile import Profile, decode_profile
+from peakfold.arguments import path as need_path
+from peakfold.arguments import word
+from peakfold.boundary import read_file
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
@@ -15,6 +18,8 @@ from peakfold.reports.documents import verify_document
 from peakfold.reports.inspecting import Model, called, cost, inspect, load, loaded_from
 from peakfold.reports.results import PlanReport, VerifyReport
 from peakfold.units import parse_size
+
+_PROFILE_LIMIT = 1 << 26
 
 __all__ = ["Model", "cost", "inspect", "load", "plan", "read_plan", "verify"]
 
@@ -51,9 +56,7 @@ def plan(
     loaded = loaded_from(model, dims, shapes)
     known = {item.name for item in fields(PlanOptions)}
     for name in options:
-        if name not in known:
-            hint = f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"there is no option {name!r}", hint=hint)
+        word(name, tuple(sorted(known)), "option")
     if isinstance(options.get("profile"), str | Path):
         options["profile"] = read_profile(options["profile"])
     if isinstance(options.get("budget"), str):
@@ -79,7 +82,7 @@ def verify(model: Model, plan: Plan | PlanReport | str | Path) -> VerifyReport:
 
     record = plan.plan if isinstance(plan, PlanReport) else plan
     if not isinstance(record, Plan):
-        record = read_plan(record)
+        record = read_plan(need_path(record, "plan"))
     if isinstance(model, str | Path):
         loaded = _load_for(model, record)
     else:
@@ -106,11 +109,9 @@ def read_profile(path: str | Path) -> Profile:
 
     Raises:
         UsageError: it cannot be read, or is none.
+        ModelError: it is larger than any profile.
     """
-    try:
-        return decode_profile(Path(path).read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
+    return decode_profile(read_file(Path(path), _PROFILE_LIMIT, "a profile"), str(path))
 
 
 def read_plan(path: str | Path) -> Plan:

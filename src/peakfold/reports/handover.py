@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from peakfold.arguments import path as need_path
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.planning import Plan
 from peakfold.planning.verify import Check
@@ -18,7 +19,7 @@ def plan_of(plan: Plan | PlanReport | str | Path) -> Plan:
     """A plan that is given as itself, in its report or in a file."""
     if isinstance(plan, PlanReport):
         return plan.plan
-    return plan if isinstance(plan, Plan) else read_plan(plan)
+    return plan if isinstance(plan, Plan) else read_plan(need_path(plan, "the plan"))
 
 
 def must_pass(checks: Sequence[Check], where: str) -> None:
