@@ -41,28 +41,43 @@ def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
         Traceback (most recent call last):
         peakfold.errors.UsageError: /dev/null: it is no regular file
     """
+    where, size = str(path), file_size(path)
+    if size > limit:
+        raise ModelError(f"it has {size} bytes; {what} has at most {limit}", where=where)
+    # It may have grown, or /proc may tell no size.
+    with _readable(where), path.open("rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
+    return data
+
+
+def file_size(path: Path) -> int:
+    """The bytes of a regular file, before anything reads it.
+
+    Raises:
+        UsageError: it is missing, a folder, a device or a pipe, or no path at all.
+    """
     where = str(path)
-    try:
+    with _readable(where):
         found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise UsageError("is a folder, not a file", where=where)
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError("it is no regular file", where=where)
-        if found.st_size > limit:
-            raise ModelError(
-                f"it has {found.st_size} bytes; {what} has at most {limit}", where=where
-            )
-        with path.open("rb") as stream:  # it may have grown, or /proc may tell no size
-            data = stream.read(limit + 1)
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError("is a folder, not a file", where=where)
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError("it is no regular file", where=where)
+    return found.st_size
+
+
+@contextmanager
+def _readable(where: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise UsageError("no such file", where=where) from None
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=where) from None
     except ValueError as error:  # a NUL character in the path
         raise UsageError(f"cannot be read: {error}", where=where) from None
-    if len(data) > limit:
-        raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
-    return data
 
 
 @contextmanager

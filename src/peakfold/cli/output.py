@@ -77,6 +77,14 @@ def working(what: str, *, quiet: bool) -> Iterator[None]:
         yield
 
 
+def _is_path(name: str) -> bool:
+    """Whether a name can be looked up: none that is stdin, too long or holds a NUL character."""
+    try:
+        return name != STDOUT and Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
 class Outputs:
     """The files a verb was asked to write; refused at once when they could not be written.
 
@@ -94,7 +102,7 @@ class Outputs:
         self, names: Mapping[str, str | None], *, force: bool, inputs: tuple[str, ...] = (),
         json: bool = False,
     ) -> None:  # fmt: skip
-        from peakfold.reports.files import check_writable
+        from peakfold.reports.files import check_writable, target_of
 
         self.names = {what: name for what, name in names.items() if name is not None}
         self.force = force
@@ -103,9 +111,9 @@ class Outputs:
             raise UsageError("only one result can go to stdout", hint="name a file instead of -")
         self.to_stdout = piped[0] if piped else None
         paths = [Path(name) for name in self.names.values() if name != STDOUT]
-        read = {Path(name).resolve() for name in inputs if name != STDOUT}
+        read = {Path(name).resolve() for name in inputs if _is_path(name)}
         for path in paths:
-            if path.resolve() in read:
+            if target_of(path) in read:
                 raise UsageError("would replace the file that is read", where=str(path))
         check_writable(paths, force=force)
 

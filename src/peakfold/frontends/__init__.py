@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from peakfold.boundary import file_size
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph, parse_graph
@@ -53,9 +54,7 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
             f"unknown model format {path.suffix!r}", where=str(path),
             hint=f"known: {', '.join(FORMATS)}, package.module:callable",
         )  # fmt: skip
-    if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, where=str(path))
+    file_size(path)
     try:
         graph, bindings = _READERS[path.suffix](path, bindings)
         check_graph(graph)

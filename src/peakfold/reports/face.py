@@ -10,7 +10,7 @@ from typing import Any
 from peakfold.analysis.profile import Profile, decode_profile
 from peakfold.arguments import path as need_path
 from peakfold.arguments import word
-from peakfold.boundary import read_file
+from peakfold.boundary import file_size, read_file
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
@@ -93,11 +93,13 @@ def verify(model: Model, plan: Plan | PlanReport | str | Path) -> VerifyReport:
 def _load_for(model: str | Path, plan: Plan) -> Loaded:
     """The model with the plan's numbers; numbers it has no place for are another model's."""
     dims, shapes = plan.bindings.dims, plan.bindings.shapes
+    is_file = Path(model).suffix in FORMATS
+    if is_file:
+        file_size(Path(model))
     try:
         return load(model, dims=dims, shapes=shapes)
     except UsageError as error:
-        readable = Path(model).is_file() and Path(model).suffix in FORMATS
-        if readable and (dims or shapes):
+        if is_file and (dims or shapes):
             raise InvalidPlan(
                 f"the plan is for another model: {error}", where=plan.graph.name
             ) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from peakfold.arguments import path as need_path
+from peakfold.boundary import file_size
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.planning import Plan
 from peakfold.planning.verify import Check
@@ -76,8 +77,7 @@ def verify_file(model: str | Path) -> VerifyReport:
     if path.suffix != ".tflite":
         raise UsageError("only a .tflite file carries a layout", where=str(path),
                          hint="name a plan")  # fmt: skip
-    if not path.is_file():
-        raise UsageError("no such file", where=str(path))
+    file_size(path)
     from peakfold.runtimes.tflite.embedded import judge_file
 
     return VerifyReport(verify_document([judge_file(path)]))
