@@ -25,7 +25,7 @@ def shown(value: object) -> str:
 
     Example:
         >>> shown("4"), shown(2.5), shown([1] * 1000)[-12:]
-        ("'4' (a str)", '2.5 (a float)', '1... (a list)')
+        ("'4' (a str)", '2.5 (a float)', '... (a list)')
     """
     try:
         text = repr(value)

@@ -85,7 +85,7 @@ CALLS: list[tuple[str, Callable[[], object]]] = [
     ("the model", lambda: peakfold.load(3)),  # type: ignore[arg-type]
     ("the model", lambda: peakfold.load(None)),  # type: ignore[arg-type]
     ("model", lambda: peakfold.load("")),
-    ("no such file", lambda: peakfold.load("a\0.pf")),
+    ("cannot be read", lambda: peakfold.load("a\0.pf")),
     ("is no model", lambda: peakfold.plan(None)),  # type: ignore[arg-type]
     ("is no model", lambda: peakfold.cost(3)),  # type: ignore[arg-type]
     ("is no model", lambda: peakfold.inspect([1])),  # type: ignore[arg-type]

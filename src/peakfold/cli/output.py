@@ -13,6 +13,7 @@ from peakfold.cli.group import print_line
 from peakfold.errors import UsageError
 
 STDOUT = "-"
+_LEAST = 40
 _PLAIN = str.maketrans("█▇▆▅▄▃▂▁░╌─│┤└▲…", "######__.--|++^~")
 
 
@@ -61,8 +62,8 @@ def color() -> bool:
 
 
 def width() -> int:
-    """Characters of a line: the terminal's, or COLUMNS, or 80; at most 140 are used."""
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 140))
+    """Characters of a line: the terminal's, or COLUMNS, or 80; 40 at least and 140 at most."""
+    return max(_LEAST, min(shutil.get_terminal_size((80, 24)).columns, 140))
 
 
 @contextlib.contextmanager

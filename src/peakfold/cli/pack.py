@@ -11,7 +11,7 @@ import click
 
 from peakfold.cli import options as opt
 from peakfold.cli.group import print_line, say_error
-from peakfold.cli.output import STDOUT, Outputs, emit, working
+from peakfold.cli.output import STDOUT, Outputs, color, emit, width, working
 from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def command(
     if as_json:
         emit(to_json(found.document))
     elif outputs.to_stdout is None:
-        emit(pack_text(found.document))
+        emit(pack_text(found.document, width=width(), color=color()))
     outputs.write(contents, quiet=quiet)
     if (miss := pack_miss(found.document)) is not None:
         say_error(miss)

@@ -102,11 +102,15 @@ def _again(lost: sys.UnraisableHookArgs) -> None:
     import _thread
 
     _signal.signal(number, interrupt if number == _signal.SIGINT else _end)
-    _thread.start_new_thread(_send, (number,))
+    # What drops it runs in the main thread, the only one that handles signals.
+    _thread.start_new_thread(_send, (_thread.get_ident(), number))
 
 
-def _send(number: int) -> None:
+def _send(thread: int, number: int) -> None:
     import time
 
     time.sleep(0.005)  # the finaliser is over by then
-    _signal.raise_signal(number)
+    if sys.platform == "win32":
+        _signal.raise_signal(number)
+    else:
+        _signal.pthread_kill(thread, number)

@@ -60,14 +60,18 @@ def _bytes_of(row: ModesRow) -> tuple[int, ...]:
 def modes_text(document: ModesDocument, *, width: int, color: bool) -> str:
     """A row a model and run, a column a mode."""
     rows = [
-        (shorten(row.model, 24), row.run, *(format_bytes(n) for n in _bytes_of(row)))
+        (
+            shorten(row.model, 24),
+            "forward" if row.run == "forward" else "training",
+            *(format_bytes(n) for n in _bytes_of(row)),
+        )
         for row in document.rows
     ]
     columns = [("model", "left"), ("run", "left"), *((mode, "right") for mode in MODES)]
     body: list[RenderableType] = [
         Text(f"target {document.target}"), "", plain_table(columns, rows),
     ]  # fmt: skip
-    return render(body, width=max(width, 110), color=color)
+    return render(body, width=width, color=color)
 
 
 def modes_svg(document: ModesDocument) -> str:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+from rich.text import Text
 
 from peakfold.errors import ModelError
 from peakfold.packing.banks import pack_banks, parse_banks
@@ -22,6 +23,7 @@ from peakfold.packing.table import Table
 from peakfold.packing.verdict import INFEASIBLE, SOLVED, TIMEOUT, Verdict, judge_capacity
 from peakfold.printable import shorten
 from peakfold.reports.payload import BankRecord, CulpritsRecord, PackDocument, schema_name
+from peakfold.reports.text import DEFAULT_WIDTH, render
 from peakfold.units import format_bytes
 
 
@@ -128,7 +130,7 @@ def _culprits(problem: Problem, found: Culprits | None) -> CulpritsRecord | None
     )  # fmt: skip
 
 
-def pack_text(answer: PackDocument) -> str:
+def pack_text(answer: PackDocument, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
     """The document for people."""
     lines = [f"{answer.buffers} buffers"]
     if answer.height_bytes is not None:
@@ -152,7 +154,7 @@ def pack_text(answer: PackDocument) -> str:
         who = ", ".join(map(shorten, answer.culprits.buffers))
         lines.append(f"cannot fit together ({len(answer.culprits.buffers)}, {kind}): {who}")
     lines.append(f"{answer.strategy or answer.status}, {answer.seconds:.2f} s")
-    return "\n".join(lines) + "\n"
+    return render(map(Text, lines), width=width, color=color)
 
 
 def pack_miss(answer: PackDocument) -> str | None:

@@ -19,6 +19,8 @@ from rich.text import Text
 from peakfold.printable import clean, shorten
 
 DEFAULT_WIDTH = 80
+LEAST_WIDTH = 40
+"""Characters of a line that every report takes."""
 _LISTED = 8
 _ITEM = 60
 """Characters of one item of a list."""
@@ -129,8 +131,8 @@ def heading(text: str) -> Text:
 def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """Renderables as one string that ends in a newline; without colour it is plain text.
 
-    Numbers are never cut: where a table is too wide, its words give way, and where that is not
-    enough its lines are longer than `width`.
+    Lines are at most `width` characters, or `LEAST_WIDTH`. Numbers are never cut: where a table
+    is too wide, its words give way, and where that is not enough it is told row by row.
 
     Example:
         >>> table = plain_table([("op", "left"), ("bytes", "right")], [["a" * 50, "1,234,567"]])
@@ -139,9 +141,9 @@ def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """
     texts = []
     for part in parts:
-        wide = max(width, 40)
-        if isinstance(part, Table):
-            wide = max(wide, _make_fit(part, wide))
+        wide = max(width, LEAST_WIDTH)
+        if isinstance(part, Table) and not _made_to_fit(part, wide):
+            part = _row_by_row(part)
         console = Console(
             file=io.StringIO(), width=wide, force_terminal=color, no_color=not color,
             color_system="standard" if color else None, highlight=False, markup=False,
@@ -159,23 +161,41 @@ def _escaped(segments: Iterable[Segment]) -> Iterator[Segment]:
         yield Segment("\n".join(map(clean, text.split("\n"))), style, control)
 
 
-def _make_fit(table: Table, width: int) -> int:
-    """Give the columns of words what the numbers leave of a line; the width that results."""
+def _row_by_row(table: Table) -> Text:
+    """A table as lines: the first cell, then every other beside its heading.
+
+    A cell without a heading belongs to the one before it, or as the first to the one behind.
+    """
+    heads = [str(column.header) for column in table.columns]
+    room = max(map(len, heads)) + _GAP
+    lines = Text()
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        named = [(head, cell) for head, cell in zip(heads, cells, strict=True) if str(cell)]
+        for at, (head, cell) in enumerate(named):
+            beside = not head or (at == 1 and not named[0][0])
+            lines.append("" if at == 0 else " " if beside else f"\n  {head:<{room}}")
+            lines.append_text(cell if isinstance(cell, Text) else Text(str(cell)))
+        lines.append("\n")
+    lines.rstrip()
+    return lines
+
+
+def _made_to_fit(table: Table, width: int) -> bool:
+    """Give the columns of words what the numbers leave of a line; whether that is enough."""
     if table.box is not None or any(column.width is not None for column in table.columns):
-        return 0
+        return True
     widths = [_widest(column) for column in table.columns]
     over = sum(widths) + _GAP * (len(widths) - 1) - width
     if over <= 0:
-        return 0
+        return True
     words = [at for at, column in enumerate(table.columns) if column.justify != "right"]
     folded = [at for at in words if not table.columns[at].no_wrap]
     over = _narrow(widths, words, _narrow(widths, folded, over, _WORD), _WORD)
-    short = list(widths)
-    if _narrow(short, words, over, _SHORT) == 0:  # or else nothing is gained
-        widths = short
+    if _narrow(widths, words, over, _SHORT) > 0:
+        return False
     for column, needed in zip(table.columns, widths, strict=True):
         column.width = needed
-    return sum(widths) + _GAP * (len(widths) - 1)
+    return True
 
 
 def _narrow(widths: list[int], columns: Sequence[int], over: int, least: int) -> int:
