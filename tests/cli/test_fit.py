@@ -31,6 +31,10 @@ def test_fits_and_does_not(call, model):
     assert done.exit_code == 3
     answer = json.loads(done.stdout)
     assert answer["fits"] is False
+    assert done.stderr.splitlines() == [
+        "peakfold: error: does not fit: the model needs 64.000 KiB (65536 B), "
+        "the budget is 63.000 KiB (64512 B)"
+    ]
     assert {"what", "peak_bytes", "extra_flops", "extra_time_s", "applied"} <= set(
         answer["options"][0]
     )

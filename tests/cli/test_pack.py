@@ -249,3 +249,5 @@ def test_an_answer_in_text_for_every_status(shell: Shell, tmp_path: Path) -> Non
         done = shell("pack", file, "--capacity", capacity, "--time-limit", limit)
         assert done.returncode == code
         assert what in done.stdout
+        assert len(done.stderr.splitlines()) == (code != 0)
+        assert {3: "proven that", 4: "not decided"}.get(code, "") in done.stderr

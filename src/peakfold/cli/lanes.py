@@ -16,8 +16,7 @@ from peakfold.cli.output import color, emit, width, working
               help="Try 1, 2, ... N lanes, then free.")  # fmt: skip
 @click.option("--added-edges", type=click.IntRange(min=0), default=0, show_default=True,
               metavar="K", help="Also free with up to K edges that save memory.")  # fmt: skip
-@click.option("--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.align_option
 @opt.time_limit(20.0, "For the searches of all rows together.")
 @opt.json_option
 @opt.quiet_option

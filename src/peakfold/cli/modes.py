@@ -45,7 +45,10 @@ def command(
         graphs = [(called(loaded), loaded.graph) for name in models
                   for loaded in (load(name, bindings),)]  # fmt: skip
         document = modes_document(graphs, options)
-    emit(to_json(document) if as_json else modes_text(document, width=width(), color=color()))
+    if as_json:
+        emit(to_json(document))
+    elif outputs.to_stdout is None:
+        emit(modes_text(document, width=width(), color=color()))
     if outputs.wants("chart"):
         outputs.write({"chart": modes_svg(document).encode()}, quiet=quiet)
     return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peakfold.arguments import digits
 from peakfold.cli.group import traceback_option
 from peakfold.errors import UsageError
 from peakfold.units import parse_size
@@ -81,9 +82,10 @@ class Lanes(click.ParamType[int]):
         text = str(value)
         if text == "free":
             return 0
-        if not text.isdigit() or int(text) < 1:
+        count = digits(text)
+        if not count:
             self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
-        return int(text)
+        return count
 
 
 def lines(names: tuple[str, ...]) -> str:
@@ -275,9 +277,10 @@ def take_split(flags: dict[str, Any]) -> Split | None:
     from peakfold.transform import Split
 
     name, _, count = text.rpartition("=")
-    if not name or not count.isdigit():
+    number = digits(count)
+    if not name or number is None:
         raise UsageError(f"--split {text!r} is not TENSOR=N", hint="for example --split relu4=3")
-    return Split(name, int(count))
+    return Split(name, number)
 
 
 def take_training(flags: dict[str, Any]) -> Train | None:
@@ -306,7 +309,7 @@ def take_training(flags: dict[str, Any]) -> Train | None:
 
 align_option = click.option(
     "--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-    help="Alignment and padding of buffers.",
+    help="Alignment and padding of buffers, a power of two.",
 )  # fmt: skip
 
 target_option = click.option(

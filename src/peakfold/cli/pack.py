@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakfold.cli import options as opt
-from peakfold.cli.group import print_line
-from peakfold.cli.output import STDOUT, Outputs, emit, working
+from peakfold.cli.group import print_line, say_error
+from peakfold.cli.output import STDOUT, Outputs, color, emit, width, working
 from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def command(
     outputs = Outputs(names, force=force, inputs=(file, *read_too), json=as_json)
     _refuse_contradictions(search, reduce_to)
     from peakfold.packing import reshape, table
-    from peakfold.reports.packing import pack_text
+    from peakfold.reports.packing import pack_miss, pack_text
     from peakfold.reports.payload import to_json
 
     read = table.parse_csv(sys.stdin, "stdin") if file == STDOUT else table.read_csv(file)
@@ -126,8 +126,10 @@ def command(
     if as_json:
         emit(to_json(found.document))
     elif outputs.to_stdout is None:
-        emit(pack_text(found.document))
+        emit(pack_text(found.document, width=width(), color=color()))
     outputs.write(contents, quiet=quiet)
+    if (miss := pack_miss(found.document)) is not None:
+        say_error(miss)
     return _EXIT[found.document.status]
 
 

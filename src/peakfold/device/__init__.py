@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+from peakfold.arguments import shown
 from peakfold.boundary import read_text
 from peakfold.device.read import read_device
 from peakfold.device.record import Check, Device, Engine, Figure, Group, Latency, Rate
@@ -51,6 +52,8 @@ def load_device(name: str) -> Device:
         >>> load_device("T4").title
         'NVIDIA T4'
     """
+    if not isinstance(name, str):
+        raise UsageError(f"a device has a name, which this is not: {shown(name)}")
     plain, colon, run = name.rpartition(":")
     if not colon or run.endswith(".toml"):
         return _load(name)

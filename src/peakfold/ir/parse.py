@@ -24,8 +24,8 @@ from peakfold.ir.types import DTYPES, Shape
 HEADER = "peakfold-graph 1"
 _ROLES = {role.value: role for role in Role}
 _STATIC_WORDS = frozenset(role.value for role in Role if role.static)
-_VIEW = re.compile(r"(\d+)<(\d+)\+(\d+)")
-_OVERLAP = re.compile(r"(\d+)-(\d+)")
+_VIEW = re.compile(r"([0-9]{1,18})<([0-9]{1,18})\+([0-9]{1,18})")
+_OVERLAP = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 def default_op_name(outputs: tuple[str, ...]) -> str:

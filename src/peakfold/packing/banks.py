@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from peakfold.arguments import real, shown, whole
 from peakfold.errors import DoesNotFit, UsageError
 from peakfold.packing.explain import subproblem
 from peakfold.packing.greedy import lifetime
-from peakfold.packing.problem import Int64, Problem, Search
+from peakfold.packing.problem import Int64, Problem, Search, need_problem
 from peakfold.packing.sections import sections
 from peakfold.packing.solve import CapacityTooSmall, pack
 from peakfold.units import parse_size
@@ -34,6 +35,13 @@ class Bank:
     name: str
     capacity: int | None
     cost: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise UsageError(f"the name of a bank is no text: {shown(self.name)}")
+        if self.capacity is not None:
+            whole(self.capacity, f"the capacity of bank {self.name!r}")
+        real(self.cost, f"the cost of bank {self.name!r}")
 
 
 def parse_banks(text: str) -> tuple[Bank, ...]:
@@ -115,11 +123,13 @@ def pack_banks(
         >>> found.bank.tolist(), found.heights, found.cost
         ([0, 0, 1], (24, 64), 300.0)
     """
+    need_problem(problem)
+    if not isinstance(banks, Sequence) or not all(isinstance(bank, Bank) for bank in banks):
+        raise UsageError(f"banks are no list of Bank: {shown(banks)}")
     if not banks:
         raise UsageError("no bank is given")
-    moved = problem.size if traffic is None else np.asarray(traffic)
-    if np.shape(moved) != (problem.buffers,):
-        raise UsageError(f"traffic of {problem.buffers} buffers expected, got {np.shape(moved)}")
+    moved = problem.size if traffic is None else _traffic(traffic, problem.buffers)
+    time_limit = real(time_limit, "time_limit", endless=True)
     worth = moved / np.maximum(problem.size * np.maximum(lifetime(problem), 1), 1)
     bank = np.full(problem.buffers, -1, dtype=np.int64)
     offsets = np.zeros(problem.buffers, dtype=np.int64)
@@ -143,6 +153,18 @@ def pack_banks(
         )  # fmt: skip
     cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
     return Placement(bank, offsets, tuple(heights), cost, search)
+
+
+def _traffic(given: ArrayLike, count: int) -> NDArray[np.float64]:
+    try:
+        moved = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"traffic is no column of numbers: {shown(given)}") from None
+    if moved.shape != (count,):
+        raise UsageError(f"traffic of {count} buffers expected, got {moved.shape}")
+    if not (np.isfinite(moved) & (moved >= 0)).all():
+        raise UsageError("traffic must hold finite numbers from 0 on")
+    return moved
 
 
 def _fill(

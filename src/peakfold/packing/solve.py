@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.errors import DoesNotFit, TimeLimit, UsageError
+from peakfold.arguments import flag, real, whole, word
+from peakfold.errors import DoesNotFit, TimeLimit
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.first_fit import stack
 from peakfold.packing.greedy import STRATEGIES
-from peakfold.packing.problem import Int64, Packing, Problem, Search
+from peakfold.packing.problem import Int64, Packing, Problem, Search, need_problem
 from peakfold.packing.verify import require_valid
 
 Progress = Callable[[int, int], None]
@@ -143,11 +144,11 @@ def pack(
         >>> found.height, found.optimal
         (72, True)
     """
-    if strategy != "best" and strategy not in STRATEGIES:
-        known = ", ".join(["best", *STRATEGIES])
-        raise UsageError(f"unknown packing strategy {strategy!r}", hint=f"one of {known}")
-    if not time_limit >= 0 or (capacity is not None and capacity < 0):
-        raise UsageError("capacity and time limit must not be negative")
+    need_problem(problem)
+    word(strategy, ("best", *STRATEGIES), "packing strategy")
+    flag(minimize, "minimize")
+    capacity = None if capacity is None else whole(capacity, "capacity")
+    time_limit, seed = real(time_limit, "time_limit", endless=True), whole(seed, "seed")
     state = _Search(
         problem, capacity, minimize, Deadline.after(time_limit, on_compile), seed, progress,
         lower_bound(problem), node_limit,

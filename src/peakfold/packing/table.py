@@ -23,6 +23,7 @@ import numpy as np
 from peakfold.boundary import read_text
 from peakfold.errors import ModelError, PeakfoldError
 from peakfold.packing.problem import FREE, Int64, Problem
+from peakfold.printable import csv_text, csv_value
 
 MAX_BYTES = 1 << 28
 LINE_LIMIT = 1 << 16
@@ -150,7 +151,7 @@ class _Rows:
         if len(row) != self._width:
             raise ModelError(f"{len(row)} fields, the header has {self._width}", where=where)
         cell = {name: row[at].strip() for name, at in self._columns.items()}
-        name = cell["id"]
+        name = csv_value(cell["id"])
         if name in self._seen:
             first = self._seen[name]
             raise ModelError(f"id {name!r} appears twice, first in line {first}", where=where)
@@ -168,7 +169,7 @@ class _Rows:
         if fixed > 0 and fixed % align:
             raise ModelError(f"offset {fixed} breaks alignment {align}", where=where)
         if pin and (bank := cell.get("bank")) is not None:
-            self._one_bank(bank, where)
+            self._one_bank(csv_value(bank), where)
         self._total += size + align + max(fixed, 0)
         if self._total >= NUMBER_LIMIT:
             raise ModelError("sizes and offsets add up to 2^62 bytes or more", where=where)
@@ -265,11 +266,7 @@ def format_csv(
         columns["offset"] = ["" if x == FREE else x for x in problem.fixed.tolist()]
     if banks is not None:
         columns["bank"] = list(banks)
-    out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return out.getvalue()
+    return csv_text([tuple(columns), *zip(*columns.values(), strict=True)])
 
 
 def _half_open_gaps(table: Table) -> Iterator[str]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from peakfold.arguments import real, whole
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.explain import Culprits, explain
-from peakfold.packing.problem import Packing, Problem
+from peakfold.packing.problem import Packing, Problem, need_problem
 from peakfold.packing.solve import CapacityTooSmall, Progress, pack
 from peakfold.packing.verify import violations
 
@@ -92,6 +93,9 @@ def judge_capacity(
         >>> judge_capacity(p, capacity=24).status, judge_capacity(p, capacity=20).missing
         ('solved', 4)
     """
+    need_problem(problem)
+    capacity = None if capacity is None else whole(capacity, "capacity")
+    time_limit = real(time_limit, "time_limit", endless=True)
     began = monotonic()
     bound = lower_bound(problem)
     best: Packing | None = None

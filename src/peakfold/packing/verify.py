@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.interval import Interval, union
-from peakfold.packing.problem import FREE, Problem
+from peakfold.packing.problem import FREE, Problem, need_problem
 
 NAIVE_LIMIT = 5_000
 _BLOCK = 512
@@ -120,7 +120,11 @@ def _single_rules(
     problem: Problem, offsets: ArrayLike, capacity: int | None
 ) -> tuple[list[Violation], list[int] | None]:
     """Rules about one buffer, and offsets as Python integers (they cannot overflow)."""
-    given = np.asarray(offsets)
+    need_problem(problem)
+    try:
+        given = np.asarray(offsets)
+    except ValueError as error:
+        return [Violation("count", f"no column of offsets: {error}", ())], None
     if given.shape != (problem.buffers,) or (given.size and given.dtype.kind not in "iu"):
         text = f"{problem.buffers} integer offsets expected, got {given.dtype} of {given.shape}"
         return [Violation("count", text, ())], None

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from peakfold.errors import InvalidPlan
+from peakfold.printable import escape_json
 
 SCHEMA = "peakfold.plan/1"
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
@@ -176,7 +177,7 @@ class Plan(_Record, frozen=True, kw_only=True):
 
 def encode_plan(plan: Plan) -> bytes:
     """The plan as canonical JSON: the same plan gives the same bytes in every process."""
-    return msgspec.json.encode(plan) + b"\n"
+    return escape_json(msgspec.json.encode(plan)) + b"\n"
 
 
 def decode_plan(data: bytes, where: str = "plan") -> Plan:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from peakfold.boundary import foreign, read_text
 from peakfold.errors import ModelError, UsageError
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
-from peakfold.reports.text import clean, shorten
 from peakfold.units import format_count, format_short
 
 _MAX_BYTES = 1 << 24
@@ -288,11 +288,11 @@ def _dots(chart: Chart, scale: _Scale) -> Iterator[str]:
         if len({other.size for other in chart.bubbles}) == 1:
             radius = _SMALL * 2
         x, y = scale.x(b.x), scale.y(b.y)
-        label = f"{b.name}: {chart.x_label} {_amount(b.x, chart.log_x)}, "
+        label = f"{shorten(b.name)}: {chart.x_label} {_amount(b.x, chart.log_x)}, "
         label += f"{chart.y_label} {_amount(b.y, chart.log_y)}"
         yield (
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" '
-            f'fill="{PALETTE[at % len(PALETTE)]}"><title>{_safe(clean(label))}</title></circle>'
+            f'fill="{PALETTE[at % len(PALETTE)]}"><title>{_safe(label)}</title></circle>'
         )
         yield (
             f'<text text-anchor="middle" x="{x:.1f}" y="{y - radius - 4:.1f}">'

@@ -9,9 +9,11 @@ from typing import Any
 
 from peakfold.analysis.profile import FILE_LIMIT as PROFILE_LIMIT
 from peakfold.analysis.profile import Profile, decode_profile
-from peakfold.boundary import read_file
-from peakfold.errors import InvalidPlan, PeakfoldError, UsageError
-from peakfold.frontends import Loaded
+from peakfold.arguments import path as need_path
+from peakfold.arguments import word
+from peakfold.boundary import file_size, read_file
+from peakfold.errors import InvalidPlan, PeakfoldError
+from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
 from peakfold.planning.plan import FILE_LIMIT as PLAN_LIMIT
 from peakfold.reports.documents import verify_document
@@ -53,9 +55,7 @@ def plan(
     loaded = loaded_from(model, dims, shapes)
     known = {item.name for item in fields(PlanOptions)}
     for name in options:
-        if name not in known:
-            hint = f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"there is no option {name!r}", hint=hint)
+        word(name, tuple(sorted(known)), "option")
     if isinstance(options.get("profile"), str | Path):
         options["profile"] = read_profile(options["profile"])
     if isinstance(options.get("budget"), str):
@@ -89,7 +89,7 @@ def verify(
 
     record = plan.plan if isinstance(plan, PlanReport) else plan
     if not isinstance(record, Plan):
-        record = read_plan(record)
+        record = read_plan(need_path(record, "plan"))
     measured = read_profile(profile) if isinstance(profile, str | Path) else profile
     if isinstance(model, str | Path):
         loaded = load_for(model, record)
@@ -120,6 +120,9 @@ def load_for(model: str | Path, plan: Plan) -> Loaded:
         ModelError: the model cannot be read at all.
     """
     dims, shapes = plan.bindings.dims, plan.bindings.shapes
+    is_file = Path(model).suffix in FORMATS
+    if is_file:
+        file_size(Path(model))
     try:
         return load(model, dims=dims, shapes=shapes)
     except PeakfoldError as error:

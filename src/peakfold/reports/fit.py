@@ -18,9 +18,10 @@ from peakfold.planning.fit import FitResult, Runtime
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.plan import Search
 from peakfold.planning.study import recipe_of
+from peakfold.printable import shorten
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
-from peakfold.reports.text import CUT, cut_note, plain_table, render, shorten
+from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.units import format_bytes
 
 _NEVER = 1 << 62

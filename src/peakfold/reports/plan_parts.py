@@ -8,8 +8,9 @@ from rich.text import Text
 
 from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
+from peakfold.printable import shorten
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import CUT, counted, heading, listed, plain_table, shorten, waiting
+from peakfold.reports.text import CUT, counted, heading, listed, plain_table, waiting
 from peakfold.units import format_bytes
 
 _MEANING = {

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.planning import PlanResult
+from peakfold.printable import clean
 from peakfold.reports import plan_parts as parts
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
@@ -16,16 +17,7 @@ from peakfold.reports.payload import (
     TargetsDocument,
     VerifyDocument,
 )
-from peakfold.reports.text import (
-    CUT,
-    clean,
-    cut_note,
-    heading,
-    listed,
-    plain_table,
-    render,
-    waiting,
-)
+from peakfold.reports.text import CUT, cut_note, heading, listed, plain_table, render, waiting
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.target import Eager

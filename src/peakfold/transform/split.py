@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from peakfold.arguments import shown, whole
 from peakfold.errors import UsageError
 from peakfold.interval import Interval
 from peakfold.ir import Graph, Op, Role, Tensor
@@ -45,6 +46,11 @@ class Split:
 
     upto: str
     patches: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.upto, str):
+            raise UsageError(f"a split goes up to a tensor's name, not {shown(self.upto)}")
+        whole(self.patches, "the number of bands")
 
     def __call__(self, graph: Graph) -> Graph:
         """The graph with its head split."""
