@@ -12,11 +12,11 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_names import KIND_OF, base_name
 from peakfold.frontends.torch_regions import Control, region_of, taken_apart
 from peakfold.frontends.torch_trace import Recorder
-from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Graph, Role
 
 _INLINED = frozenset(
