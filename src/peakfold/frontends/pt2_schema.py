@@ -6,7 +6,7 @@ fields that nobody here needs are skipped. Strings stay strings: none is ever re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +19,8 @@ MAJOR = 8
 """The version of the schema that is understood."""
 MAX_INTEGER = 2**62
 
-Float = float | int | str
-"""A number, or the words that PyTorch writes for infinities."""
+Float = float | Literal["Infinity", "-Infinity", "NaN"]
+"""A number, or what PyTorch writes for one that JSON has not."""
 
 
 class Named(Struct):
