@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from tests.frontends.torch_models import Bottleneck, Fn
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
+
+from tests.frontends.torch_models import Bottleneck, Fn
 
 
 def _eval(module: nn.Module, *args, dynamic=None, strict: bool = False) -> ExportedProgram:
@@ -53,9 +54,7 @@ class Gpt(nn.Module):
         batch, steps = tokens.shape
         x = self.words(tokens) + self.places(torch.arange(steps))
         q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
-        q, k, v = (
-            t.view(batch, steps, self.heads, -1).transpose(1, 2) for t in (q, k, v)
-        )
+        q, k, v = (t.view(batch, steps, self.heads, -1).transpose(1, 2) for t in (q, k, v))
         scores = (q @ k.transpose(-2, -1)) / q.shape[-1] ** 0.5
         scores = scores.masked_fill(~self.mask[:steps, :steps], float("-inf"))
         y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, steps, -1)
@@ -131,9 +130,7 @@ class Branches(nn.Module):
         def body(at, value):
             return at + 1, torch.sin(self.one(value))
 
-        _, y = torch._higher_order_ops.while_loop(
-            lambda at, value: at < 3, body, (count, y)
-        )
+        _, y = torch._higher_order_ops.while_loop(lambda at, value: at < 3, body, (count, y))
         with torch.no_grad():
             return self.two(y.clone()).view(-1)
 

@@ -97,9 +97,7 @@ def made_of(name: str, dtype: DType, shape: Shape, role: Role, view: Place | Non
     return Tensor(name, dtype, shape, role, view.stop - view.start)
 
 
-def plain_attribute(
-    value: object, inner: Callable[[object], AttrValue | None]
-) -> AttrValue | None:
+def plain_attribute(value: object, inner: Callable[[object], AttrValue | None]) -> AttrValue | None:
     """An argument as an attribute; `None` when semantics cannot need it.
 
     Args:

@@ -7,32 +7,38 @@ of a captured program show to `torch_export`: both give the same graph.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from peakfold.errors import ModelError
-from peakfold.frontends.aten_schema import Formal, Signature, signature_of, unnamed
+from peakfold.frontends.aten_schema import Signature, signature_of, unnamed
 from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.pt2_aliases import storages
 from peakfold.frontends.pt2_control import Control, taken_apart
-from peakfold.frontends.pt2_schema import Argument, Graph, GraphArgument, Node, SymArgument
+from peakfold.frontends.pt2_names import (
+    EXTENSION,
+    OPERATOR,
+    PYTHON,
+    called,
+    guessed,
+    module_path,
+    results_of,
+)
+from peakfold.frontends.pt2_schema import (
+    Argument,
+    Graph,
+    GraphArgument,
+    Node,
+    OptionalTensor,
+    SymArgument,
+)
 from peakfold.frontends.pt2_values import ProgramBuilder, Sizes, Value, dtype_of
 from peakfold.frontends.torch_names import INLINED
 from peakfold.ir import Region, Role
 
 MAX_BODIES: Final = 64
 """Bodies of control flow inside each other."""
-
-_OPERATOR = re.compile(r"torch\.ops\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re.ASCII)
-_EXTENSION = re.compile(r"#([A-Za-z_]\w*):([\w.:]+)", re.ASCII)
-# Arithmetic on sizes, and what vmap wraps: they make no tensor of their own.
-_PYTHON: Final = re.compile(
-    r"_operator\.\w+|math\.\w+|torch\.sym_\w+|torch\._functorch\.predispatch\.\w+", re.ASCII
-)
-_PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools")
-_SYMBOLIC = ("as_sym_int", "as_sym_float", "as_sym_bool")
 
 
 class Storages:
@@ -110,12 +116,12 @@ class Walker:
             except ModelError as error:
                 if error.where.startswith("op "):
                     raise
-                where = ", ".join(filter(None, (f"op {_called(node)!r}", error.where)))
+                where = ", ".join(filter(None, (f"op {called(node)!r}", error.where)))
                 raise ModelError(error.what, where=where, hint=error.hint) from None
             except (IndexError, KeyError, TypeError, ValueError, StopIteration):
                 # What a row of the registry asks of its arguments is not there.
                 raise ModelError(
-                    f"its arguments are not those of {node.target!r}", where=f"op {_called(node)!r}"
+                    f"its arguments are not those of {node.target!r}", where=f"op {called(node)!r}"
                 ) from None
         return [self.ref(out.as_tensor.name) if out.as_tensor else None
                 for out in self.graph.outputs]  # fmt: skip
@@ -130,16 +136,16 @@ class Walker:
         return found
 
     def _feed(self, node: Node) -> None:
-        match = _OPERATOR.fullmatch(node.target)
+        match = OPERATOR.fullmatch(node.target)
         if match is not None and match[1] == "higher_order":
             self._higher_order(node, match[2])
         elif match is not None:
             found = signature_of(match[1], match[2], match[3] or "default")
-            self._call(node, found or _guessed(match[1], match[2], node))
-        elif _PYTHON.fullmatch(node.target):
+            self._call(node, found or guessed(match[1], match[2], node))
+        elif PYTHON.fullmatch(node.target):
             self._python(node)
-        elif extension := _EXTENSION.fullmatch(node.target):
-            self._call(node, _guessed(extension[1], extension[2], node))
+        elif extension := EXTENSION.fullmatch(node.target):
+            self._call(node, guessed(extension[1], extension[2], node))
         else:
             shown = node.target if len(node.target) <= 60 else f"{node.target[:59]}…"
             raise ModelError(f"{shown!r} is no operator")
@@ -162,7 +168,7 @@ class Walker:
         missing = [f.name for f in signature.formals if not f.optional and f.name not in given]
         if missing:
             raise ModelError(f"argument {missing[0]!r} of {node.target!r} is missing")
-        names = _results(node)
+        names = results_of(node)
         made = [None if name is None else self.value(name) for name in names]
         placed = storages(signature, given, made)
         results = [
@@ -170,35 +176,32 @@ class Walker:
             else self.enter(name, value if home is None else replace(value, storage=home))
             for name, value, home in zip(names, made, placed, strict=True)
         ]  # fmt: skip
-        self._builder.call(_called(node), signature, (), given, results, self._scope_of(node))
+        self._builder.call(called(node), signature, (), given, results, self._scope_of(node))
 
     def argument(self, arg: Argument) -> Any:
-        """An argument as the builder knows it; `None` for what no op's semantics need."""
-        for field in _PLAIN:
-            if (value := getattr(arg, field)) is not None:
-                return value
-        if arg.as_float is not None:
-            return float(arg.as_float)
-        if arg.as_floats is not None:
-            return [float(number) for number in arg.as_floats]
-        if arg.as_scalar_type is not None:
-            return dtype_of(arg.as_scalar_type)
-        for field in _SYMBOLIC:
-            if (symbol := getattr(arg, field)) is not None:
-                return self._symbol(symbol)
-        if arg.as_sym_ints is not None:
-            return [self._symbol(symbol) for symbol in arg.as_sym_ints]
+        """An argument as the builder knows it; `None` where nothing is given."""
+        if arg.as_none is not None:
+            return None
+        tensors = self._tensors(arg)
+        return _plain(arg) if tensors is None else tensors[0]
+
+    def _tensors(self, arg: Argument) -> tuple[Any] | None:
+        """What stands for tensors and sizes of the graph, boxed; `None` for other values."""
         if arg.as_tensor is not None:
-            return self.ref(arg.as_tensor.name)
+            return (self.ref(arg.as_tensor.name),)
         if arg.as_tensors is not None:
-            return [self.ref(named.name) for named in arg.as_tensors]
+            return ([self.ref(named.name) for named in arg.as_tensors],)
         if arg.as_optional_tensor is not None:
-            named = arg.as_optional_tensor.as_tensor
-            return None if named is None else self.ref(named.name)
+            return (self._optional(arg.as_optional_tensor),)
         if arg.as_optional_tensors is not None:
-            return [None if one.as_tensor is None else self.ref(one.as_tensor.name)
-                    for one in arg.as_optional_tensors]  # fmt: skip
-        return None if arg.as_none is not None else _OTHER
+            return ([self._optional(one) for one in arg.as_optional_tensors],)
+        if arg.as_sym_ints is not None:
+            return ([self._symbol(symbol) for symbol in arg.as_sym_ints],)
+        symbol = arg.as_sym_int or arg.as_sym_float or arg.as_sym_bool
+        return None if symbol is None else (self._symbol(symbol),)
+
+    def _optional(self, one: OptionalTensor) -> Ref | None:
+        return None if one.as_tensor is None else self.ref(one.as_tensor.name)
 
     def _symbol(self, symbol: SymArgument) -> object:
         if symbol.as_name is None:
@@ -216,7 +219,7 @@ class Walker:
                     yield item
 
     def _scope_of(self, node: Node) -> str:
-        return _module_path(node.metadata.get("nn_module_stack", "")) or self._scope
+        return module_path(node.metadata.get("nn_module_stack", "")) or self._scope
 
     # Operators of a higher order.
 
@@ -232,14 +235,14 @@ class Walker:
             return
         flat = list(self.tensors(iter(args)))
         if name != "flex_attention":
-            note = f"op {_called(node)!r}: the bodies of {name} are not analysed"
+            note = f"op {called(node)!r}: the bodies of {name} are not analysed"
             self._builder.notes[note] = None
         results = self._made(node)
         signature = unnamed(name, len(flat))
-        self._builder.call(_called(node), signature, flat, {}, results, self._scope_of(node))
+        self._builder.call(called(node), signature, flat, {}, results, self._scope_of(node))
 
     def _made(self, node: Node) -> list[Ref | None]:
-        names = _results(node)
+        names = results_of(node)
         return [None if name is None else self.enter(name, self.value(name)) for name in names]
 
     def _inner(self, body: GraphArgument, builder: ProgramBuilder, scope: str) -> Walker:
@@ -251,7 +254,7 @@ class Walker:
             self._region(label, body, fed, control.captured, scope)
             for label, body, fed in control.bodies
         )
-        self._builder.control(_called(node), control.kind, control.inputs, self._made(node),
+        self._builder.control(called(node), control.kind, control.inputs, self._made(node),
                               regions, control.attrs, scope)  # fmt: skip
 
     def _region(
@@ -285,7 +288,7 @@ class Walker:
             if formal.as_tensor is not None and isinstance(actual, Ref):
                 inner._alias(formal.as_tensor.name, actual)
         leaves = inner.walk()
-        names = _results(node)
+        names = results_of(node)
         for name, leaf in zip(names, leaves, strict=False):
             if name is not None and leaf is not None:
                 self._alias(name, leaf)
@@ -295,48 +298,13 @@ _OTHER: Final = object()
 """An argument that no op's semantics need: a device, a layout, a size nobody knows."""
 
 
-def _guessed(domain: str, operator: str, node: Node) -> Signature:
-    """The schema of an operator that nobody wrote down: its arguments as the file names them."""
-    names = dict.fromkeys(argument.name for argument in node.inputs)
-    formals = tuple(Formal(name, True, False, None, False) for name in names)
-    return Signature(domain, operator, formals, ())
-
-
-def _called(node: Node) -> str:
-    """The name of a call; older files name its results only."""
-    if node.name:
-        return node.name
-    names = _results(node)
-    if len(names) == 1 and names[0] is not None:
-        return names[0]
-    match = _OPERATOR.fullmatch(node.target)
-    return match[2] if match is not None else "call"
-
-
-def _results(node: Node) -> list[str | None]:
-    """Names of a call's results; `None` for what is no tensor of its own."""
-    outs = node.outputs
-    if len(outs) == 1 and outs[0].as_tensors is not None:
-        return [named.name for named in outs[0].as_tensors]
-    return [out.as_tensor.name if out.as_tensor is not None else None for out in outs]
-
-
-def _module_path(stack: str) -> str:
-    """The path of the innermost module, of ``key,path,class;key,path,class``."""
-    paths: dict[str, str] = {}
-    for item in filter(None, stack.split(";")):
-        key, path = [*_split(item), "", ""][:2]
-        paths[key] = path
-    last = next(reversed(paths.values()), "")
-    return last.removeprefix("L['self'].").removeprefix("L['self']")
-
-
-def _split(text: str) -> list[str]:
-    """Parts between commas that lie in no brackets."""
-    parts, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += (letter in "[(") - (letter in ")]")
-        if letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]
+def _plain(arg: Argument) -> object:
+    """An argument that is a value of its own."""
+    if arg.as_scalar_type is not None:
+        return dtype_of(arg.as_scalar_type)
+    if arg.as_float is not None:
+        return float(arg.as_float)
+    if arg.as_floats is not None:
+        return [float(number) for number in arg.as_floats]
+    values = (arg.as_int, arg.as_bool, arg.as_string, arg.as_ints, arg.as_bools)
+    return next((value for value in values if value is not None), _OTHER)

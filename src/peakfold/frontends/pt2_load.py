@@ -21,7 +21,8 @@ from peakfold.frontends.pt2_schema import (
 )
 from peakfold.frontends.pt2_values import ProgramBuilder, Sizes
 from peakfold.ir import Graph, Role
-from peakfold.ir.expression import Expression, Unreadable
+from peakfold.ir.expression import Expression
+from peakfold.ir.size_functions import Unreadable
 from peakfold.ir.sizes import parse_size_text
 
 
@@ -139,9 +140,7 @@ def _numbers(program: Program, bindings: Bindings) -> dict[str, int]:
     return dims
 
 
-def _open(
-    name: str, meta: TensorMeta, given: tuple[int, ...]
-) -> list[tuple[str, Expression, int]]:
+def _open(name: str, meta: TensorMeta, given: tuple[int, ...]) -> list[tuple[str, Expression, int]]:
     found = []
     for size, number in zip(meta.sizes, given, strict=True):
         stated = _stated(name, size)

@@ -14,7 +14,8 @@ from peakfold.frontends.aten_values import Place, made_of, plain_attribute, reac
 from peakfold.frontends.pt2_archive import TRUST
 from peakfold.frontends.pt2_schema import SymInt, TensorMeta
 from peakfold.ir import DTYPES, OPAQUE, AttrValue, Dim, DType, Role, Tensor
-from peakfold.ir.expression import Expression, Unreadable
+from peakfold.ir.expression import Expression
+from peakfold.ir.size_functions import Unreadable
 from peakfold.ir.sizes import parse_size_text
 
 Size = int | Expression
@@ -128,9 +129,7 @@ class Sizes:
                              where=where)  # fmt: skip
         strides = meta.strides if meta.layout == _STRIDED else []
         if meta.layout == _STRIDED and len(strides) != len(meta.sizes):
-            raise ModelError(
-                f"{len(meta.sizes)} sizes and {len(strides)} strides", where=where
-            )
+            raise ModelError(f"{len(meta.sizes)} sizes and {len(strides)} strides", where=where)
         shape = tuple(self.of(size, where) for size in meta.sizes)
         name = _DTYPES[meta.dtype]
         dtype = DTYPES.get(name, OPAQUE)

@@ -17,6 +17,7 @@ _NAMES = {
     "qint8": "int8", "qint32": "int32", "quint4x2": "uint4", "quint2x4": "uint2",
 }  # fmt: skip
 
+
 def dtype_of(dtype: torch.dtype) -> DType:
     """The IR's element type; opaque for one it has not.
 

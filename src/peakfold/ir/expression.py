@@ -16,17 +16,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import prod
+
+from peakfold.ir.size_functions import (
+    FLOOR_DIV,
+    ROUNDED,
+    SHIFTS,
+    TRUE_DIVISION,
+    Unreadable,
+    evaluated,
+)
 
 LARGEST = 2**62
 """No size, and no number on the way to one, is as large."""
 MAX_POWER = 16
-FLOOR_DIV = "FloorDiv"
 SUM = ""
-
-
-class Unreadable(ValueError):
-    """A text that is no size, or a size beyond every bound; says why."""
 
 
 @dataclass(frozen=True)
@@ -256,12 +259,12 @@ def call(name: str, args: list[Expression]) -> Expression:
     values = [arg.value for arg in args]
     known = [value for value in values if value is not None]
     if len(known) == len(values):
-        return Expression.of(_evaluated(name, known))
+        return Expression.of(evaluated(name, known))
     if name in ("Max", "Min"):
         args = sorted(dict.fromkeys(_flat(name, args)), key=_rank)
         if len(args) == 1:
             return args[0]
-    elif (name in _TRUE_DIVISION and values[1] == 1) or (name in _WHOLE and _is_whole(args[0])):
+    elif (name in TRUE_DIVISION and values[1] == 1) or (name in _WHOLE and _is_whole(args[0])):
         return args[0]
     return Expression.made({((Atom(name, tuple(args)), 1),): Fraction(1)})
 
@@ -280,32 +283,6 @@ def _built(name: str, args: list[Expression]) -> Expression:
     raise Unreadable(f"{name} of these arguments is no size")
 
 
-def _evaluated(name: str, values: list[Fraction]) -> Fraction | int:
-    first, *rest = values
-    if name == "Max":
-        return max(values)
-    if name == "Min":
-        return min(values)
-    if name == "Abs":
-        return abs(first)
-    if name in _ROUNDED:
-        return _ROUNDED[name](first)
-    if name == "ModularIndexing":
-        _nonzero(*rest)
-        return (first // rest[0]) % rest[1]
-    if name in _SHIFTS:
-        if not 0 <= rest[0] <= 64 or first.denominator != 1 or rest[0].denominator != 1:
-            raise Unreadable("it shifts too far")
-        factor = 2 ** int(rest[0])
-        return first * factor if name == "LShift" else first // factor
-    _nonzero(rest[0])
-    if name == FLOOR_DIV:
-        return first // rest[0]
-    if name == "CeilDiv":
-        return -(-first // rest[0])
-    return first % rest[0] if name in ("Mod", "PythonMod") else first / rest[0]
-
-
 def _flat(name: str, args: list[Expression]) -> list[Expression]:
     """The arguments of a maximum, those of a maximum among them."""
     found: list[Expression] = []
@@ -315,11 +292,6 @@ def _flat(name: str, args: list[Expression]) -> list[Expression]:
         nested = inner is not None and inner.name == name and inner.args
         found += inner.args if inner is not None and nested else (arg,)
     return found
-
-
-def _nonzero(*values: Fraction) -> None:
-    if not prod(values):
-        raise Unreadable("it divides by zero")
 
 
 def _rank(size: Expression) -> tuple[int, str]:
@@ -338,26 +310,18 @@ def _is_whole(size: Expression) -> bool:
     """Whether it is a whole number wherever its symbols are."""
     return all(
         factor.denominator == 1
-        and all(p > 0 and not (a.args and a.name in _TRUE_DIVISION) for a, p in monomial)
+        and all(p > 0 and not (a.args and a.name in TRUE_DIVISION) for a, p in monomial)
         for monomial, factor in size.terms
     )
 
 
 _BUILT = ("Add", "Mul", "Pow", "PowByNatural", "Identity")
 _SAME = {"CleanDiv": FLOOR_DIV}
-_TRUE_DIVISION = ("IntTrueDiv", "FloatTrueDiv")
-_LOOSE = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *_TRUE_DIVISION)
-_SHIFTS = ("LShift", "RShift")
-_ROUNDED = {
-    "floor": lambda x: x.__floor__(), "ceiling": lambda x: x.__ceil__(),
-    "FloorToInt": lambda x: x.__floor__(), "CeilToInt": lambda x: x.__ceil__(),
-    "TruncToInt": lambda x: x.__trunc__(), "TruncToFloat": lambda x: x.__trunc__(),
-    "RoundToInt": lambda x: x.__round__(), "ToFloat": lambda x: x,
-}  # fmt: skip
+_LOOSE = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
 _WHOLE = ("floor", "ceiling", "FloorToInt", "CeilToInt", "TruncToInt", "RoundToInt")
 _ARITY = {
-    **dict.fromkeys(_ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
-    **dict.fromkeys((FLOOR_DIV, "CeilDiv", "Mod", "PythonMod", *_TRUE_DIVISION,
-                     *_SHIFTS), (2, 2)),
+    **dict.fromkeys(ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
+    **dict.fromkeys((FLOOR_DIV, "CeilDiv", "Mod", "PythonMod", *TRUE_DIVISION,
+                     *SHIFTS), (2, 2)),
     "ModularIndexing": (3, 3),
 }  # fmt: skip

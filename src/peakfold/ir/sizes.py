@@ -6,7 +6,8 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from peakfold.ir.expression import FLOOR_DIV, LARGEST, Expression, Unreadable, call
+from peakfold.ir.expression import LARGEST, Expression, call
+from peakfold.ir.size_functions import FLOOR_DIV, Unreadable
 
 MAX_TEXT = 4096
 """Characters of a size."""
@@ -38,7 +39,7 @@ def parse_size_text(text: str) -> Expression:
         ('((seq + 1)//2)', 's1*Max(1, s0)')
         >>> parse_size_text("__import__('os').system('id')")
         Traceback (most recent call last):
-        peakfold.ir.expression.Unreadable: it cannot be read from ".system('id')" on
+        peakfold.ir.size_functions.Unreadable: it cannot be read from ".system('id')" on
     """
     if len(text) > MAX_TEXT:
         raise Unreadable(f"it has {len(text)} characters")
@@ -134,7 +135,8 @@ class _Reader:
         return Expression.symbol(word)
 
     def _call(self, name: str) -> Expression:
-        text, sizes = "", []
+        text = ""
+        sizes: list[Expression] = []
         while not self._took(")"):
             if text or sizes:
                 self._need(",")

@@ -36,13 +36,15 @@ def load(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> Loaded:
-    """Read a model file (``.onnx``, ``.tflite`` or ``.pf``).
+    """Read a model file (``.onnx``, ``.tflite``, ``.pt2`` or ``.pf``).
 
     Args:
         path: the file.
         dims: numbers for symbolic dimensions, as ``--dim`` takes them.
         shapes: shapes by tensor name as ``--shape`` takes them: ``"1x3x224x224"``.
+        trust: let PyTorch's own loader read a ``.pt2`` file, which runs code of the file.
 
     Raises:
         UsageError: no such file, unknown format, or a name the model does not have.
@@ -52,7 +54,7 @@ def load(
         [f"{name}={number}" for name, number in (dims or {}).items()],
         [f"{name}={shape}" for name, shape in (shapes or {}).items()],
     )
-    return load_file(path, bindings)
+    return load_file(path, bindings, trust=trust)
 
 
 def inspect(
