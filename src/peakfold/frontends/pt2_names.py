@@ -8,9 +8,8 @@ from typing import Final
 from peakfold.frontends.aten_schema import Formal, Signature
 from peakfold.frontends.pt2_schema import Node
 
-OPERATOR: Final = re.compile(
-    r"torch\.ops\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re.ASCII
-)
+_NAME = r"([A-Za-z_]\w*)"
+OPERATOR: Final = re.compile(rf"torch\.ops\.{_NAME}\.{_NAME}(?:\.{_NAME})?", re.ASCII)
 EXTENSION: Final = re.compile(rf"#{_NAME}:([\w.:]+)", re.ASCII)
 # Arithmetic on sizes, and what vmap wraps: they make no tensor of their own.
 PYTHON: Final = re.compile(
