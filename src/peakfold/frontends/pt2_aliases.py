@@ -19,7 +19,7 @@ _CONVERTING: Final = frozenset(
 # Views that no schema calls so.
 _UNSAID: Final = frozenset(
     {"_unsafe_view", "type_as", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
-     "broadcast_tensors", "meshgrid"}
+     "broadcast_tensors", "lift_fresh_copy", "meshgrid"}
 )  # fmt: skip
 
 

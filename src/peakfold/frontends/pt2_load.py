@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from peakfold.errors import ModelError, UsageError
+from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.pt2_archive import read_archive
 from peakfold.frontends.pt2_graph import Storages, Walker
@@ -117,13 +117,16 @@ def _check_extents(payloads: Mapping[str, Payload], sizes: Mapping[str, int]) ->
 
 def _numbers(program: Program, bindings: Bindings) -> dict[str, int]:
     """Numbers of symbols, given by name and by shapes of inputs."""
-    dims = dict(bindings.dims)
+    dims: dict[str, int] = {}
+    open_sizes: list[tuple[str, Expression, int]] = []
+    for name, number in bindings.dims.items():
+        size = _parsed(name, f"dimension {name!r}", UsageError)
+        open_sizes.append((f"--dim {name}", size, number))
     graph = program.graph_module.graph
     inputs = [name for spec in program.graph_module.signature.input_specs
               if spec.user_input is not None and (name := _given(spec))]  # fmt: skip
     if unknown := sorted(set(bindings.shapes) - set(inputs)):
         raise UsageError(f"no input is called {unknown[0]!r}", hint=f"inputs: {', '.join(inputs)}")
-    open_sizes: list[tuple[str, Expression, int]] = []
     for name, given in bindings.shapes.items():
         meta = graph.tensor_values.get(name)
         if meta is None:
@@ -145,27 +148,30 @@ def _open(name: str, meta: TensorMeta, given: tuple[int, ...]) -> list[tuple[str
     for size, number in zip(meta.sizes, given, strict=True):
         stated = _stated(name, size)
         if stated.number is None:
-            found.append((name, stated, number))
+            found.append((f"--shape {name}", stated, number))
         elif stated.number != number:
             raise UsageError(f"--shape {name}: the model fixes {stated.number}, not {number}")
     return found
 
 
 def _stated(name: str, size: SymInt) -> Expression:
+    text = str(size.as_int or 0) if size.as_expr is None else size.as_expr.expr_str
+    return _parsed(text, f"tensor {name!r}", ModelError)
+
+
+def _parsed(text: str, where: str, kind: type[PeakfoldError]) -> Expression:
     try:
-        if size.as_expr is not None:
-            return parse_size_text(size.as_expr.expr_str)
-        return Expression.of(size.as_int or 0)
+        return parse_size_text(text)
     except Unreadable as error:
-        raise ModelError(f"a size of it: {error}", where=f"tensor {name!r}") from None
+        raise kind(f"it is no size: {error}", where=where) from None
 
 
-def _solve(name: str, size: Expression, number: int, dims: dict[str, int]) -> None:
+def _solve(option: str, size: Expression, number: int, dims: dict[str, int]) -> None:
     """Give a symbol the number that makes a size what the user says."""
     try:
         left = size.bind(dims)
     except Unreadable as error:
-        raise UsageError(f"--shape {name}: size {size}: {error}") from None
+        raise UsageError(f"{option}: size {size}: {error}") from None
     if len(left.symbols) == 1:
         (symbol,) = left.symbols
         one, none = left.bind({symbol: 1}).value, left.bind({symbol: 0}).value
@@ -176,7 +182,7 @@ def _solve(name: str, size: Expression, number: int, dims: dict[str, int]) -> No
     if left.value != number or min(dims.values(), default=0) < 0:
         known = ", ".join(f"{s}={dims[s]}" for s in size.symbols if s in dims)
         raise UsageError(
-            f"--shape {name}: size {size} cannot be {number}"
+            f"{option}: size {size} cannot be {number}"
             + (f" with {known}" if known else f"; give {', '.join(size.symbols)} with --dim")
         )
 
