@@ -183,15 +183,6 @@ def unet() -> ExportedProgram:
     return _eval(Unet(), torch.zeros(2, 3, 16, 16), dynamic=({2: 2 * side},))
 
 
-def decomposed() -> ExportedProgram:
-    """Functional operators only, as compilers are given them."""
-    return gpt().run_decompositions()
-
-
-def core() -> ExportedProgram:
-    return cnn_train().run_decompositions()
-
-
 def written() -> ExportedProgram:
     """A buffer that is written, in functional operators."""
     return cache().run_decompositions()
@@ -208,6 +199,20 @@ def shapes() -> ExportedProgram:
     return _eval(Fn(_shapes), torch.zeros(3, 4), torch.zeros(5, 4))
 
 
+def _products(x, w, v):
+    scores = torch.einsum("bsd,bmd->bsm", x, x).softmax(-1)
+    y = torch.einsum("...d,de->...e", scores @ x, w) + torch.einsum("bi,ij,bj->b", v, w, v)[0]
+    y = torch.tensordot(y, w, dims=([2], [1])) + torch.einsum("bsd->sd", x)
+    y = y * F.cosine_similarity(x, y, dim=-1).unsqueeze(-1) + torch.inner(v, v)[0, 0]
+    grid = torch.meshgrid(v[0], v[1], indexing="ij")[1] + torch.einsum("ii->i", w)
+    return torch.special.expm1(torch.absolute(y)), torch.cdist(v, grid), torch.atleast_2d(v[0])
+
+
+def products() -> ExportedProgram:
+    return _eval(Fn(_products), torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.zeros(2, 4),
+                 dynamic=((({1: Dim.AUTO}, None, None)),))  # fmt: skip
+
+
 def _mapped(x, y):
     return torch.vmap(lambda a, b: (a * b).sum())(x, y)
 
@@ -219,5 +224,5 @@ def mapped() -> ExportedProgram:
 MODELS: dict[str, Callable[[], ExportedProgram]] = {
     make.__name__: make
     for make in (mlp, cnn_train, resnet, encoder, gpt, cache, lstm, experts, branches, quantised,
-                 unet, decomposed, core, written, shapes, mapped)
+                 unet, written, shapes, products, mapped)
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from peakfold.frontends.aten_schema import Signature
 from peakfold.frontends.aten_values import Ref
+from peakfold.frontends.pt2_pieces import folded
 from peakfold.frontends.pt2_values import Value
 
 # A schema says that a result may lie in the operand; these look at strides, and copy if they must.
@@ -18,8 +19,8 @@ _CONVERTING: Final = frozenset(
 )  # fmt: skip
 # Views that no schema calls so.
 _UNSAID: Final = frozenset(
-    {"_unsafe_view", "type_as", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
-     "broadcast_tensors", "lift_fresh_copy", "meshgrid"}
+    {"_unsafe_view", "broadcast_tensors", "meshgrid", "type_as", "unsafe_chunk",
+"unsafe_split", "unsafe_split_with_sizes"}
 )  # fmt: skip
 
 
@@ -83,31 +84,4 @@ def _may_view(source: Value, result: Value) -> bool:
     """Whether strides let a tensor be read in another shape; at the sizes of the capture."""
     if source.traced is None or result.traced is None:
         return source.offset == result.offset
-    shape, strides = source.traced
-    return _folds(shape, strides, result.traced[0])
-
-
-def _folds(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether the elements, in order, lie at even distances within each new axis.
-
-    Example:
-        >>> _folds((4, 3), (3, 1), (12,)), _folds((4, 3), (1, 4), (12,))
-        (True, False)
-    """
-    if 0 in shape or not shape:
-        return True
-    left = len(wanted) - 1
-    whole = made = 1
-    step = strides[-1]
-    for at in reversed(range(len(shape))):
-        whole *= shape[at]
-        if at and (shape[at - 1] == 1 or strides[at - 1] == whole * step):
-            continue
-        while left >= 0 and (made < whole or wanted[left] == 1):
-            made *= wanted[left]
-            left -= 1
-        if made != whole:
-            return False
-        if at:
-            step, whole, made = strides[at - 1], 1, 1
-    return left < 0
+    return folded(source, result.shape, result.traced[0]) is not None

@@ -29,7 +29,7 @@ class Control:
     attrs: dict[str, AttrValue] = field(default_factory=dict)
 
 
-def taken_apart(
+def control_of(
     name: str, args: Sequence[Argument], value_of: Callable[[Argument], Any]
 ) -> Control | None:
     """A higher-order operator as control flow; `None` when it is another one.

@@ -15,7 +15,8 @@ from peakfold.errors import ModelError
 from peakfold.frontends.aten_schema import Signature, signature_of, unnamed
 from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.pt2_aliases import storages
-from peakfold.frontends.pt2_control import Control, taken_apart
+from peakfold.frontends.pt2_composite import taken_apart
+from peakfold.frontends.pt2_control import Control, control_of
 from peakfold.frontends.pt2_names import (
     EXTENSION,
     OPERATOR,
@@ -25,6 +26,7 @@ from peakfold.frontends.pt2_names import (
     module_path,
     results_of,
 )
+from peakfold.frontends.pt2_pieces import Pieces, Unknown
 from peakfold.frontends.pt2_schema import (
     Argument,
     Graph,
@@ -39,6 +41,10 @@ from peakfold.ir import Region, Role
 
 MAX_BODIES: Final = 64
 """Bodies of control flow inside each other."""
+
+
+# What rows and pieces raise where an argument is missing, or is another thing than they take.
+_UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
 
 
 class Storages:
@@ -118,8 +124,7 @@ class Walker:
                     raise
                 where = ", ".join(filter(None, (f"op {called(node)!r}", error.where)))
                 raise ModelError(error.what, where=where, hint=error.hint) from None
-            except (IndexError, KeyError, TypeError, ValueError, StopIteration):
-                # What a row of the registry asks of its arguments is not there.
+            except _UNFIT:
                 raise ModelError(
                     f"its arguments are not those of {node.target!r}", where=f"op {called(node)!r}"
                 ) from None
@@ -169,6 +174,8 @@ class Walker:
         if missing:
             raise ModelError(f"argument {missing[0]!r} of {node.target!r} is missing")
         names = results_of(node)
+        if self._composite(node, signature, given, names):
+            return
         made = [None if name is None else self.value(name) for name in names]
         placed = storages(signature, given, made)
         results = [
@@ -177,6 +184,35 @@ class Walker:
             for name, value, home in zip(names, made, placed, strict=True)
         ]  # fmt: skip
         self._builder.call(called(node), signature, (), given, results, self._scope_of(node))
+
+    def _composite(
+        self, node: Node, signature: Signature, given: dict[str, Any], names: list[str | None]
+    ) -> bool:
+        """Feed what an operator is made of, if PyTorch defines it through others."""
+        apart = taken_apart(signature)
+        if apart is None or None in names:
+            return False
+        whole = [self.value(name) for name in names if name is not None]
+
+        fed = self._builder.calls
+
+        def feed(name: str, piece: Signature, args: dict[str, Any], made: Value) -> Ref:
+            (home,) = storages(piece, args, [made])
+            ref = Ref(object(), replace(made, storage=home or self._fresh.fresh()))
+            self._builder.call(name, piece, (), args, [ref], self._scope_of(node))
+            return ref
+
+        stated = {formal.name: formal.default for formal in signature.formals} | given
+        try:
+            found = apart(Pieces(called(node), feed), stated, whole)
+        except Unknown:
+            if self._builder.calls > fed:
+                raise ModelError("its sizes are not what its operands have") from None
+            return False
+        for name, ref in zip(names, found, strict=True):
+            if name is not None:
+                self._alias(name, ref)
+        return True
 
     def argument(self, arg: Argument) -> Any:
         """An argument as the builder knows it; `None` where nothing is given."""
@@ -229,7 +265,7 @@ class Walker:
         if name in INLINED and bodies:
             self._inline(node, args, bodies[0])
             return
-        control = taken_apart(name, args, self.argument)
+        control = control_of(name, args, self.argument)
         if control is not None:
             self._control(node, control)
             return
