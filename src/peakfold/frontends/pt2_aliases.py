@@ -24,6 +24,25 @@ _UNSAID: Final = frozenset(
 )  # fmt: skip
 
 
+class Storages:
+    """Identities of storages, one after the other."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._named: dict[str, int] = {}
+
+    def fresh(self) -> int:
+        """A storage of its own."""
+        self._next += 1
+        return self._next
+
+    def of(self, name: str) -> int:
+        """The storage of a member of the archive."""
+        if name not in self._named:
+            self._named[name] = self.fresh()
+        return self._named[name]
+
+
 def storages(
     signature: Signature, given: Mapping[str, Any], results: Sequence[Value | None]
 ) -> Iterator[int | None]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from peakfold.errors import ModelError
 from peakfold.frontends.aten_schema import Signature, signature_of, unnamed
 from peakfold.frontends.aten_values import Ref
-from peakfold.frontends.pt2_aliases import storages
+from peakfold.frontends.pt2_aliases import Storages, storages
 from peakfold.frontends.pt2_composite import taken_apart
 from peakfold.frontends.pt2_control import Control, control_of
 from peakfold.frontends.pt2_names import (
@@ -45,25 +45,6 @@ MAX_BODIES: Final = 64
 
 # What rows and pieces raise where an argument is missing, or is another thing than they take.
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
-
-
-class Storages:
-    """Identities of storages, one after the other."""
-
-    def __init__(self) -> None:
-        self._next = 0
-        self._named: dict[str, int] = {}
-
-    def fresh(self) -> int:
-        """A storage of its own."""
-        self._next += 1
-        return self._next
-
-    def of(self, name: str) -> int:
-        """The storage of a member of the archive."""
-        if name not in self._named:
-            self._named[name] = self.fresh()
-        return self._named[name]
 
 
 class Walker:
@@ -206,12 +187,13 @@ class Walker:
         try:
             found = apart(Pieces(called(node), feed), stated, whole)
         except Unknown:
-            if self._builder.calls > fed:
-                raise ModelError("its sizes are not what its operands have") from None
-            return False
+            if self._builder.calls == fed:
+                return False
+            found = []
+        if [ref.tensor.dims for ref in found] != [value.dims for value in whole]:
+            raise ModelError("its result has not the sizes that its operands give it")
         for name, ref in zip(names, found, strict=True):
-            if name is not None:
-                self._alias(name, ref)
+            self._alias(name or "", ref)
         return True
 
     def argument(self, arg: Argument) -> Any:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings
+from peakfold.frontends.pt2_aliases import Storages
 from peakfold.frontends.pt2_archive import read_archive
-from peakfold.frontends.pt2_graph import Storages, Walker
+from peakfold.frontends.pt2_graph import Walker
 from peakfold.frontends.pt2_schema import (
     InputSpec,
     Payload,

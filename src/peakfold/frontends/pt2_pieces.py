@@ -163,9 +163,10 @@ class Pieces:
 
     def sum(self, source: Ref, dims: Sequence[int], *, keep: bool) -> Ref:
         """Sums along axes."""
+        gone = {dim % len(source.tensor.shape) for dim in dims}
 
         def left(shape: Sequence[Any]) -> list[Any]:
-            return [1 if at in dims else n for at, n in enumerate(shape) if keep or at not in dims]
+            return [1 if at in gone else n for at, n in enumerate(shape) if keep or at not in gone]
 
         given = {"self": source, "dim": list(dims), "keepdim": keep}
         shape, then = left(source.tensor.shape), left(shape_of(source))
