@@ -6,7 +6,7 @@ fields that nobody here needs are skipped. Strings stay strings: none is ever re
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,10 @@ from peakfold.frontends.pt2_archive import TRUST
 
 MAJOR = 8
 """The version of the schema that is understood."""
-MAX_INTEGER = 2**62
+MAX_OBJECTS = 3_000_000
+"""Records of a JSON text; an operator takes some thirty."""
+
+_T = TypeVar("_T")
 
 Float = float | Literal["Infinity", "-Infinity", "NaN"]
 """A number, or what PyTorch writes for one that JSON has not."""
@@ -240,12 +243,10 @@ def decoded_program(text: bytes) -> Program:
     Raises:
         ModelError: it is no such JSON, or of another major version.
     """
-    with foreign("no exported program"):
-        version = msgspec.json.decode(text, type=_Versioned).schema_version.major
+    version = _decoded(text, _Versioned, "no exported program").schema_version.major
     if version != MAJOR:
         raise ModelError(f"its schema has version {version}, known is {MAJOR}", hint=TRUST)
-    with foreign("no exported program"):
-        return msgspec.json.decode(text, type=Program)
+    return _decoded(text, Program, "no exported program")
 
 
 def decoded_payloads(text: bytes) -> dict[str, Payload]:
@@ -254,7 +255,13 @@ def decoded_payloads(text: bytes) -> dict[str, Payload]:
     Raises:
         ModelError: it is no such JSON.
     """
-    if not text:
-        return {}
-    with foreign("its list of weights cannot be read"):
-        return msgspec.json.decode(text, type=PayloadConfig).config
+    return (
+        _decoded(text, PayloadConfig, "its list of weights cannot be read").config if text else {}
+    )
+
+
+def _decoded(text: bytes, kind: type[_T], what: str) -> _T:
+    if text.count(b"{") > MAX_OBJECTS:  # each takes far more memory than text
+        raise ModelError(f"{what}: it describes too many things")
+    with foreign(what):
+        return msgspec.json.decode(text, type=kind)

@@ -29,6 +29,8 @@ _DTYPES: Final = {
 _STRIDED = 7
 _LAYOUTS: Final = {1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr",
                    5: "sparse_bsc", 6: "mkldnn", _STRIDED: ""}  # fmt: skip
+MAX_LETTERS: Final = 2**17
+"""Characters of all different sizes of a program; a large one has some thousand."""
 LARGEST: Final = 2**62
 """Bytes; no tensor of this world has as many."""
 
@@ -85,6 +87,8 @@ class Sizes:
 
     def __init__(self, dims: Mapping[str, int]) -> None:
         self._dims = dims
+        self._read: set[str] = set()
+        self._letters = 0
         self.symbols: dict[str, None] = {}
 
     def of(self, size: SymInt, where: str) -> Size:
@@ -101,6 +105,11 @@ class Sizes:
         if size.as_expr is None:
             return _sane(size.as_int, where)
         text = size.as_expr.expr_str
+        if text not in self._read:
+            self._read.add(text)
+            self._letters += len(text)
+            if self._letters > MAX_LETTERS:
+                raise ModelError("its sizes are too many expressions", where=where)
         try:
             whole = parse_size_text(text)
             self.symbols |= dict.fromkeys(whole.symbols)

@@ -29,6 +29,7 @@ from peakfold.ir.size_functions import (
 LARGEST = 2**62
 """No size, and no number on the way to one, is as large."""
 MAX_POWER = 16
+MAX_TERMS = 64
 SUM = ""
 
 
@@ -93,11 +94,13 @@ class Expression:
         """The sum of these terms, in canonical order.
 
         Raises:
-            Unreadable: a factor is beyond `LARGEST`.
+            Unreadable: a factor is beyond `LARGEST`, or there are too many terms.
         """
         kept = {monomial: factor for monomial, factor in terms.items() if factor}
         if any(max(abs(f.numerator), f.denominator) >= LARGEST for f in kept.values()):
             raise Unreadable("a number in it is too large")
+        if len(kept) > MAX_TERMS:
+            raise Unreadable(f"it has more than {MAX_TERMS} terms")
         atoms = sorted({atom for monomial in kept for atom, _ in monomial}, key=lambda a: a.key)
         powers = {monomial: dict(monomial) for monomial in kept}
         order = sorted(kept, key=lambda m: [-powers[m].get(atom, 0) for atom in atoms])

@@ -9,21 +9,22 @@ from functools import lru_cache
 from peakfold.ir.expression import LARGEST, Expression, call
 from peakfold.ir.size_functions import FLOOR_DIV, Unreadable
 
-MAX_TEXT = 4096
+MAX_TEXT = 1024
 """Characters of a size."""
 MAX_DEPTH = 64
 """Parentheses inside each other."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<sign>\*\*|//|[-+*/%(),=]))"
+    r"|(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<sign>\*\*|//|[-+*/%(),=]))",
+    re.ASCII,
 )
 _SYMBOLS = ("Symbol", "Dummy")
 _SPELLED = {"max": "Max", "min": "Min", "ceil": "ceiling", "abs": "Abs"}
 _TRUE, _NO = "True", ("False", "None")
 
 
-@lru_cache(maxsize=65_536)  # a program states the same few sizes again and again
+@lru_cache(maxsize=4096)  # a program states the same few sizes again and again
 def parse_size_text(text: str) -> Expression:
     """A size that is an expression of symbols.
 
@@ -161,7 +162,7 @@ def _meant(name: str, text: str, sizes: list[Expression]) -> Expression:
         if sizes or not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
             raise Unreadable(f"{text!r} is no symbol")
         return Expression.symbol(text)
-    if name == "Float" and not sizes and re.fullmatch(r"-?\d+(\.\d*)?", text):
+    if name == "Float" and not sizes and re.fullmatch(r"-?\d+(\.\d*)?", text, re.ASCII):
         return Expression.of(-_number(text[1:]) if text.startswith("-") else _number(text))
     if text:
         raise Unreadable(f"{name!r} takes no text")
