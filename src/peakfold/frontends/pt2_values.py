@@ -134,8 +134,8 @@ class Sizes:
             ModelError: an unknown element type or layout, or sizes that are none.
         """
         if meta.dtype not in _DTYPES or meta.layout not in _LAYOUTS:
-            raise ModelError(f"element type {meta.dtype} or layout {meta.layout} is unknown",
-                             where=where)  # fmt: skip
+            codes = f"element type {_shown(meta.dtype)} or layout {_shown(meta.layout)}"
+            raise ModelError(f"{codes} is unknown", where=where)
         strides = meta.strides if meta.layout == _STRIDED else []
         if meta.layout == _STRIDED and len(strides) != len(meta.sizes):
             raise ModelError(f"{len(meta.sizes)} sizes and {len(strides)} strides", where=where)
@@ -156,8 +156,12 @@ class Sizes:
 
 def _sane(number: int | None, where: str) -> int:
     if number is None or not 0 <= number < LARGEST:
-        raise ModelError(f"a size of it is {number}", where=where)
+        raise ModelError(f"a size of it is {_shown(number)}", where=where)
     return number
+
+
+def _shown(number: int | None) -> str:
+    return str(number) if number is None or abs(number) < 2**80 else "of no use"
 
 
 def _product(shape: Iterable[Size]) -> int:

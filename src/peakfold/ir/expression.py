@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from peakfold.ir.size_functions import (
+    DIVISIONS,
     FLOOR_DIV,
     ROUNDED,
     SHIFTS,
@@ -260,6 +261,8 @@ def call(name: str, args: list[Expression]) -> Expression:
     if not least <= len(args) <= most:
         raise Unreadable(f"no function {name!r} of {len(args)} sizes is known")
     values = [arg.value for arg in args]
+    if name in DIVISIONS and 0 in values[1:]:
+        raise Unreadable("it divides by zero")
     known = [value for value in values if value is not None]
     if len(known) == len(values):
         return Expression.of(evaluated(name, known))
@@ -324,7 +327,6 @@ _LOOSE = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
 _WHOLE = ("floor", "ceiling", "FloorToInt", "CeilToInt", "TruncToInt", "RoundToInt")
 _ARITY = {
     **dict.fromkeys(ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
-    **dict.fromkeys((FLOOR_DIV, "CeilDiv", "Mod", "PythonMod", *TRUE_DIVISION,
-                     *SHIFTS), (2, 2)),
+    **dict.fromkeys((*DIVISIONS, *SHIFTS), (2, 2)),
     "ModularIndexing": (3, 3),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 
 FLOOR_DIV: Final = "FloorDiv"
 TRUE_DIVISION: Final = ("IntTrueDiv", "FloatTrueDiv")
+DIVISIONS: Final = (FLOOR_DIV, "CeilDiv", "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
 SHIFTS: Final = ("LShift", "RShift")
 ROUNDED: Final[Mapping[str, Callable[[Fraction], Fraction | int]]] = {
     "floor": math.floor, "ceiling": math.ceil, "FloorToInt": math.floor, "CeilToInt": math.ceil,
@@ -26,10 +27,10 @@ def evaluated(name: str, values: list[Fraction]) -> Fraction | int:
 
     Args:
         name: of a function that is known, with as many arguments as it takes.
-        values: the arguments.
+        values: the arguments; divisors are not zero.
 
     Raises:
-        Unreadable: it divides by zero, or shifts too far.
+        Unreadable: it shifts too far.
 
     Example:
         >>> evaluated("Mod", [Fraction(7), Fraction(4)]), evaluated("Abs", [Fraction(-2)])
@@ -45,21 +46,14 @@ def evaluated(name: str, values: list[Fraction]) -> Fraction | int:
     if name in ROUNDED:
         return ROUNDED[name](first)
     if name == "ModularIndexing":
-        _nonzero(*rest)
         return (first // rest[0]) % rest[1]
     if name in SHIFTS:
         if not 0 <= rest[0] <= 64 or first.denominator != 1 or rest[0].denominator != 1:
             raise Unreadable("it shifts too far")
         factor = 1 << int(rest[0])
         return first * factor if name == "LShift" else first // factor
-    _nonzero(rest[0])
     if name == FLOOR_DIV:
         return first // rest[0]
     if name == "CeilDiv":
         return -(-first // rest[0])
     return first % rest[0] if name in ("Mod", "PythonMod") else first / rest[0]
-
-
-def _nonzero(*values: Fraction) -> None:
-    if not math.prod(values):
-        raise Unreadable("it divides by zero")
