@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
@@ -22,6 +23,7 @@ SHOWN = 300
 """Characters of a foreign message that an error of ours repeats."""
 
 _ONE_AT_A_TIME = threading.RLock()
+_TRUST: ContextVar[bool] = ContextVar("peakfold_trust", default=False)
 
 
 def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
@@ -160,3 +162,28 @@ def first_line(raised: BaseException) -> str:
     said = str(raised).strip()
     line = said.splitlines()[0] if said else type(raised).__name__
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+@contextmanager
+def trusting() -> Iterator[None]:
+    """Inside, loaders of others may read a model even where they run code of the file.
+
+    This is what ``--trust`` says; it holds for this thread, and for nothing that a plan records.
+
+    Example:
+        >>> with trusting():
+        ...     trusted()
+        True
+        >>> trusted()
+        False
+    """
+    before = _TRUST.set(True)
+    try:
+        yield
+    finally:
+        _TRUST.reset(before)
+
+
+def trusted() -> bool:
+    """Whether the caller trusts the files it names; see `trusting`."""
+    return _TRUST.get()

@@ -12,6 +12,7 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 
 @opt.verb("modes", example="peakfold modes alexnet.onnx vgg.onnx --train --chart modes.svg")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@opt.trust_option
 @opt.binding_options
 @opt.target_option
 @opt.choice("--share", opt.SHARE, "any", "Who may follow whom in a shared object.")

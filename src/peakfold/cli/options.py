@@ -154,7 +154,19 @@ def time_limit(default: float, help: str) -> Callable[[_F], _F]:
                         show_default=True, metavar="SECONDS", help=help)  # fmt: skip
 
 
-model_argument = click.argument("model", metavar="MODEL")
+def _trust(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from peakfold.boundary import trusting
+
+        context.with_resource(trusting())
+
+
+trust_option = click.option(
+    "--trust", is_flag=True, expose_value=False, callback=_trust,
+    help="Let PyTorch's own loader read a .pt2, which runs code of the file.",
+)  # fmt: skip
+
+model_argument = _stack(click.argument("model", metavar="MODEL"), trust_option)
 
 binding_options = _stack(
     click.option(

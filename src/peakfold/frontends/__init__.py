@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.boundary import file_size, first_line
+from peakfold.boundary import file_size, first_line, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
@@ -30,12 +31,13 @@ class Loaded:
     path: str
 
 
-def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
-    """Read a model file.
+def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = False) -> Loaded:
+    """Read a model file. No code of it is run, but for ``package.module:callable``.
 
     Args:
         path: a ``.onnx``, ``.tflite``, ``.pf`` or ``.pt2`` file, or ``package.module:callable``.
         bindings: numbers for symbolic dimensions and unknown shapes.
+        trust: let PyTorch's own loader read a ``.pt2`` file, which runs code of the file.
 
     Raises:
         UsageError: no such file, an unknown format, or bindings that name nothing.
@@ -56,7 +58,8 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
         )  # fmt: skip
     file_size(path)
     try:
-        graph, bindings = _READERS[path.suffix](path, bindings)
+        with trusting() if trust else nullcontext():
+            graph, bindings = _READERS[path.suffix](path, bindings)
         check_graph(graph)
     except PeakfoldError as error:
         if str(path) in error.where or not isinstance(error, ModelError):
@@ -92,7 +95,11 @@ def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
 
 
 def _load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.torch_load import load_program
+    if trusted():
+        from peakfold.frontends.torch_load import load_trusted
+
+        return load_trusted(path, bindings)
+    from peakfold.frontends.pt2_load import load_program
 
     return load_program(path, bindings)
 

@@ -23,6 +23,7 @@ from peakfold.units import parse_size
 
 __all__ = ["Model", "cost", "inspect", "load", "plan", "read_plan", "verify"]
 
+
 def plan(
     model: Model,
     *,

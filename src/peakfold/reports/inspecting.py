@@ -37,13 +37,15 @@ def load(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> Loaded:
-    """Read a model file (``.onnx``, ``.tflite`` or ``.pf``).
+    """Read a model file (``.onnx``, ``.tflite``, ``.pt2`` or ``.pf``).
 
     Args:
         path: the file.
         dims: numbers for symbolic dimensions, as ``--dim`` takes them.
         shapes: shapes by tensor name as ``--shape`` takes them: ``"1x3x224x224"``.
+        trust: let PyTorch's own loader read a ``.pt2`` file, which runs code of the file.
 
     Raises:
         UsageError: no such file, unknown format, or a name the model does not have.
@@ -54,7 +56,7 @@ def load(
         [f"{name}={shape}" for name, shape in mapping(shapes, "shapes").items()],
     )
     need_path(path, "the model")
-    return load_file(path, bindings)
+    return load_file(path, bindings, trust=trust)
 
 
 def inspect(
