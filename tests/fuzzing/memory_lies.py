@@ -66,7 +66,7 @@ def swap_offsets(tree: Tree, rng: random.Random, graph: Graph) -> bool:
 
 
 @lie
-def mergebuffers_of(tree: Tree, rng: random.Random, graph: Graph) -> bool:
+def merge_buffers(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     pair = pair_of(tree, rng)
     if not pair or not pair[1]["tensors"]:
         return False

@@ -1,40 +1,53 @@
-"""Seeded mutations of real `.tflite` files: flipped and cut bytes, and broken structure."""
+"""Seeded mutations of `.tflite` files whose bytes stay well formed: broken structure."""
 
 from __future__ import annotations
 
 import random
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flatbuffers
 
 from peakfold.frontends.tflite_schema import names_of, schema
 
-from . import mutate
-
-
-def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Bytes changed, the file cut short, or a word that may be an offset or a length replaced."""
-    return mutate.mutate_bytes(data, rng, [_cut_short, _replace_word])
-
-
-def _cut_short(data: bytearray, at: int, _rng: random.Random) -> None:
-    del data[at:]
-
-
-def _replace_word(data: bytearray, at: int, rng: random.Random) -> None:
-    if at + 4 <= len(data):
-        word = rng.choice([0, 1, 4, 2**31 - 1, 2**31, 2**32 - 1, len(data)])
-        data[at : at + 4] = struct.pack("<I", word)
+from .mutate_bytes import NUMBERS, WORDS, mutate_bytes
 
 
 def mutate_structure(data: bytes, rng: random.Random) -> bytes:
     """Break the meaning of a model whose bytes stay well formed."""
-    model = unpacked(data)
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        rng.choice(_STRUCTURE)(model, rng)
-    return packed(model)
+    try:
+        model = unpacked(data)
+        rng.choice([_any_field, *_STRUCTURE])(model, rng)
+        return packed(model)
+    except Exception:  # flatbuffers' own: a field was changed to what cannot be written
+        return mutate_bytes(data, rng)
+
+
+def _records(record: Any) -> Iterator[Any]:
+    yield record
+    for value in vars(record).values():
+        for inner in value if isinstance(value, list) else [value]:
+            if hasattr(inner, "Pack"):
+                yield from _records(inner)
+
+
+def _any_field(model: Any, rng: random.Random) -> None:
+    """Some field of some table: another number or name, a list cut or told twice, nothing."""
+    record = rng.choice(list(_records(model)))
+    name = rng.choice(list(vars(record)))
+    old = getattr(record, name)
+    if isinstance(old, bool):
+        new: Any = not old
+    elif isinstance(old, int):
+        new = rng.choice([n for n in NUMBERS if -(2**31) <= n < 2**32])
+    elif isinstance(old, bytes | str):
+        new = rng.choice(WORDS)
+    elif isinstance(old, list) and old:
+        at = rng.randrange(len(old))
+        new = rng.choice([old[:at], old[at + 1 :], old * 2, old[::-1], [old[at]] * 70, None])
+    else:
+        new = None
+    setattr(record, name, new)
 
 
 def unpacked(data: bytes) -> Any:

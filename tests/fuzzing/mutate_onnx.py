@@ -1,40 +1,16 @@
-"""Seeded mutations of real models: any file's bytes flipped and cut, ONNX structure broken."""
+"""Seeded mutations of ONNX files that stay well formed: broken structure, any field changed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 
-Edit = Callable[[bytearray, int, random.Random], None]
-"""Changes bytes from a place on."""
-
-
-def mutate_bytes(data: bytes, rng: random.Random, more: Sequence[Edit] = ()) -> bytes:
-    """Flip, cut, repeat or insert bytes, or do what a format of its own suggests."""
-    mutated = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 8])):
-        at = rng.randrange(len(mutated) + 1)
-        rng.choice([_flip, _cut, _repeat, _insert, *more])(mutated, at, rng)
-    return bytes(mutated)
-
-
-def _flip(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at : at + 1] = rng.randbytes(1)
-
-
-def _cut(data: bytearray, at: int, rng: random.Random) -> None:
-    del data[at : at + rng.randrange(1, 40)]
-
-
-def _repeat(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at:at] = data[at : at + rng.randrange(1, 40)]
-
-
-def _insert(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at:at] = rng.randbytes(rng.randrange(1, 8))
+from .mutate_bytes import NUMBERS, WORDS
 
 
 def mutate_structure(data: bytes, rng: random.Random) -> bytes:
@@ -44,9 +20,87 @@ def mutate_structure(data: bytes, rng: random.Random) -> bytes:
         model.ParseFromString(data)
     except DecodeError:
         return data
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        rng.choice(_STRUCTURE)(model, rng)
+    rng.choice([_any_field, *_STRUCTURE])(model, rng)
     return model.SerializeToString()
+
+
+def _messages(message: Message) -> Iterator[Message]:
+    yield message
+    for field, value in message.ListFields():
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            for inner in value if _repeated(field) else [value]:
+                yield from _messages(inner)
+
+
+def _repeated(field: Any) -> bool:
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == 3)
+
+
+def _any_field(model: ModelProto, rng: random.Random) -> None:
+    """Some field of some message: set, emptied, told twice, or taken from another message."""
+    found = list(_messages(model))
+    message = rng.choice(found)
+    fields = list(message.DESCRIPTOR.fields)
+    present = [field for field, _ in message.ListFields()]
+    field = rng.choice(present if present and rng.random() < 0.8 else fields)
+    value = getattr(message, field.name)
+    if field.type == FieldDescriptor.TYPE_MESSAGE:
+        others = [m for m in found if m.DESCRIPTOR is field.message_type]
+        _other_message(value, rng.choice(others) if others else None, _repeated(field), rng)
+    elif _repeated(field):
+        items = list(value)
+        del value[:]
+        value.extend(_other_items(items, field, rng))
+    else:
+        setattr(message, field.name, _scalar(field, rng))
+
+
+def _other_message(value: Any, other: Message | None, repeated: bool, rng: random.Random) -> None:
+    copy = None if other is None else type(other)()
+    if copy is not None:
+        copy.CopyFrom(other)
+    if not repeated:
+        if copy is None:
+            value.Clear()
+        else:
+            value.CopyFrom(copy)
+    elif len(value) and rng.random() < 0.5:
+        del value[rng.randrange(len(value))]
+    elif copy is not None:
+        value.extend([copy] * rng.choice([1, 1, 2, 50]))
+
+
+def _other_items(items: list[Any], field: Any, rng: random.Random) -> list[Any]:
+    at = rng.randrange(len(items) + 1)
+    how = rng.randrange(4)
+    if how == 0 or not items:
+        return [*items[:at], _scalar(field, rng), *items[at:]]
+    if how == 1:
+        return items[:at] + items[at + 1 :]
+    if how == 2:
+        return items * rng.choice([2, 3, 100]) if len(items) < 1000 else items[::-1]
+    at = min(at, len(items) - 1)
+    return [*items[:at], _scalar(field, rng), *items[at + 1 :]]
+
+
+_UNSIGNED = (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
+_WIDE = (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64)
+
+
+def _scalar(field: Any, rng: random.Random) -> Any:
+    kind = field.cpp_type
+    if kind == FieldDescriptor.CPPTYPE_STRING:
+        word = rng.choice(WORDS)
+        return word.encode() if field.type == FieldDescriptor.TYPE_BYTES else word
+    if kind in (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE):
+        return rng.choice([0.0, -1.0, 1e38, float("inf"), float("nan")])
+    if kind == FieldDescriptor.CPPTYPE_ENUM:
+        return rng.choice([v.number for v in field.enum_type.values])
+    if kind == FieldDescriptor.CPPTYPE_BOOL:
+        return rng.random() < 0.5
+    bits = 63 if kind in _WIDE else 31
+    number = max(min(rng.choice(NUMBERS), 2**bits - 1), -(2**bits))
+    return abs(number) if kind in _UNSIGNED else number
 
 
 def _node(model: ModelProto, rng: random.Random) -> NodeProto | None:
