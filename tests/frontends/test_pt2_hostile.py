@@ -302,6 +302,21 @@ def test_bodies_inside_each_other_end_somewhere(tmp_path, capfd) -> None:
     assert "nests too deeply" in refused(write(tmp_path / "a.pt2", parts), capfd)
 
 
+def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
+    """Each of n views read after n writes would be n * n ops."""
+    views = [node("torch.ops.aten.view.default", f"v{n}", self=tensor("x"), size={"as_ints": [16]})
+             for n in range(800)]  # fmt: skip
+    writes = [node("torch.ops.aten.relu_.default", f"w{n}", self=tensor("x")) for n in range(800)]
+    reads = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor(f"v{n}")) for n in range(800)]
+    made = program()
+    graph = made["graph_module"]["graph"]
+    graph["nodes"] = [one | {"name": one["outputs"][0]["as_tensor"]["name"]}
+                      for one in (*views, *writes, *reads, *graph["nodes"])]  # fmt: skip
+    flat = {f"{kind}{n}": meta(16) for kind in "vr" for n in range(800)}
+    graph["tensor_values"] |= flat | {f"w{n}": meta(2, 8) for n in range(800)}
+    assert "too many writes" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
+
+
 def test_names_of_terminals_and_giants_stay_quiet(tmp_path, capfd) -> None:
     for name in ("\x1b[31mred", "a" * 100_000, "x\ny", "\u202egnp", "a\0b"):
         parts = members(changed((*MUL, "target"), name))
