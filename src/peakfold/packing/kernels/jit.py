@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache, InTreeCacheLocator
+from numba.core import caching
 
 from peakfold.packing.kernels import CACHE
 
+# Numba's classes have no types.
+_Base: Any = caching.FunctionCache
+_Beside: Any = caching.InTreeCacheLocator
 _njit = partial(njit, nogil=True, _nrt=False, error_model="numpy", no_cfunc_wrapper=True)
 
 
-class _Locator(InTreeCacheLocator):  # type: ignore[misc]  # numba has no types
+class _Locator(_Beside):  # type: ignore[misc]  # as above
     """The folder that `kernels` chose, in place of those numba knows of."""
 
     def get_cache_path(self) -> str:
@@ -26,11 +29,11 @@ class _Locator(InTreeCacheLocator):  # type: ignore[misc]  # numba has no types
         """Nothing: `kernels` has made it, and it need not be written to be read."""
 
 
-class _Impl(FunctionCache._impl_class):  # type: ignore[misc, name-defined]  # as above
+class _Impl(_Base._impl_class):  # type: ignore[misc]  # as above
     _locator_classes = (_Locator,)
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]  # as above
+class KernelCache(_Base):  # type: ignore[misc]  # as above
     """Numba's cache as a foreign reader: whatever is wrong with its files, kernels are compiled."""
 
     _impl_class = _Impl
