@@ -188,6 +188,12 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path, capfd) -> None:
     assert "bytes" in refused(path, capfd)
 
 
+def test_large_programs_are_read(tmp_path) -> None:
+    padded = as_json(program())[:-1] + b" " * (2 * MAX_DIRECTORY) + b"}"
+    path = write(tmp_path / "a.pt2", members() | {"models/model.json": padded})
+    assert len(load(path).graph.ops) == 2
+
+
 def test_a_million_members_are_refused_before_they_are_listed(tmp_path, capfd) -> None:
     entry = b"PK\x01\x02" + bytes(24) + (1).to_bytes(2, "little") + bytes(16) + b"a"
     count = MAX_DIRECTORY // len(entry) + 1000
