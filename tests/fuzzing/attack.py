@@ -11,7 +11,7 @@ import copy
 import inspect
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,7 @@ CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED,
 class Base:
     """A plan as the planner made it, and what is known of its graph."""
 
+    number: int
     label: str
     graph: Graph
     plan: Plan
@@ -112,10 +113,11 @@ def base_plan(seed: int, number: int, root: Path | None) -> Base:
     rng = random.Random(f"{seed} base {number}")
     if root is not None and number % 4 == 3 and _real_graphs(root):
         at = rng.randrange(len(_real_graphs(root)))
-        return _real_base(root, at, rng.randrange(len(REAL_OPTIONS)))
+        return replace(_real_base(root, at, rng.randrange(len(REAL_OPTIONS))), number=number)
     graph = random_graph(rng)
     chosen = rng.choice(OPTION_SETS)
-    return _planned(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
+    made = _planned(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
+    return replace(made, number=number)
 
 
 def _planned(label: str, graph: Graph, options: PlanOptions) -> Base:
@@ -127,7 +129,7 @@ def _planned(label: str, graph: Graph, options: PlanOptions) -> Base:
         witnesses.append(_one_plan(graph, best))
     given = {} if options.profile is None else options.profile.workspace
     sound = [Witness(one) for one in witnesses if not faults(graph, one, given)]
-    return Base(label, graph, plan, given, tuple(sound))
+    return Base(-1, label, graph, plan, given, tuple(sound))
 
 
 def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
@@ -280,8 +282,10 @@ def smallest(base: Base, seed: int, found: Outcome) -> Outcome:
     return found
 
 
-def bases(seed: int, numbers: Sequence[int], root: Path | None,
-          refused: Callable[[int, PeakfoldError], None]) -> Iterator[tuple[int, Base]]:  # fmt: skip
+def bases(
+    seed: int, numbers: Iterable[int], root: Path | None,
+    refused: Callable[[int, PeakfoldError], None],
+) -> Iterator[tuple[int, Base]]:  # fmt: skip
     """Base plans by number; those that cannot be planned are told to `refused`."""
     for number in numbers:
         try:

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import random
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -32,8 +33,8 @@ def mutate_json(data: bytes, rng: random.Random) -> bytes:
 
 def _spots(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Every place in a tree: the list or object, and the index or key."""
-    pairs = enumerate(tree) if isinstance(tree, list) else tree.items()
-    for key, value in list(pairs):
+    pairs: Any = enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in list(tree.items() if isinstance(tree, dict) else pairs):
         yield tree, key
         if isinstance(value, list | dict):
             yield from _spots(value)
@@ -95,7 +96,8 @@ def mutate_archive(data: bytes, rng: random.Random) -> bytes:
 
 def _zipped(members: list[tuple[str, bytes]], kind: int) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", kind) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", kind) as archive:
+        warnings.simplefilter("ignore")  # a name that stands twice is meant
         for name, held in members:
             info = zipfile.ZipInfo(name)  # a fixed date: the same mutant has the same bytes
             info.compress_type = kind
