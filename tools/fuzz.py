@@ -39,8 +39,8 @@ def main() -> int:
     rows, wrong = _readers(args.count, args.seed, args.out)
     tally = _plans(wanted, args.seed, args.out)
     wrong += tally.spoiled + sum(tally.total[kind] for kind in BAD)
-    text = "\n".join([*_head(args.seed), *rows, "", *_plan_rows(tally),
-                      "", f"Wall time of the run: {time.monotonic() - start:.0f} s.", ""])  # fmt: skip
+    spent = f"Wall time of the run: {time.monotonic() - start:.0f} s."
+    text = "\n".join([*_head(args.seed), *rows, "", *_plan_rows(tally), "", spent, ""])
     RESULT.write_text(text)
     print(text)
     return 1 if wrong else 0
@@ -51,8 +51,8 @@ def _head(seed: int) -> Iterator[str]:
                          capture_output=True, check=False)  # fmt: skip
     yield "# Readers and judges under attack: the last whole run"
     yield ""
-    yield f"{datetime.datetime.now(datetime.UTC).date()}, commit {ran.stdout.strip() or 'unknown'}, "
-    yield f"seed {seed}, Python {platform.python_version()}, {platform.machine()}. Written by"
+    day, commit = datetime.datetime.now(datetime.UTC).date(), ran.stdout.strip() or "unknown"
+    yield f"{day}, commit {commit}, seed {seed}, Python {platform.python_version()}. Written by"
     yield "`make fuzz`; CONTRIBUTING.md says how to see one mutant again."
     yield ""
     yield "## Broken files through the command line"
@@ -96,14 +96,15 @@ def _plans(count: int, seed: int, out: Path) -> PlanTally:
         name = f"base-{base.number}" if found.number < 0 else f"plan-{found.number}"
         (out / f"{name}.json").write_text(record(base, seed, found))
 
-    return plans(seed, range(-(-count // PER_BASE)), ROOT, tell)
+    with Server() as server:
+        return plans(seed, range(-(-count // PER_BASE)), ROOT, tell, server)
 
 
 def _plan_rows(tally: PlanTally) -> Iterator[str]:
     yield "## Wrong plans through `verify_plan`, beside an oracle of its own"
     yield ""
-    yield f"{tally.sound} sound plans accepted, {tally.spoiled} rejected; "
-    yield f"{tally.refused.total()} graphs could not be planned."
+    yield f"{tally.sound} sound plans accepted, {tally.spoiled} rejected; {tally.refused.total()}"
+    yield "graphs could not be planned."
     yield ""
     yield "| | mutants |"
     yield "|---|---:|"

@@ -24,6 +24,7 @@ from tests.fuzzing.attack import (  # noqa: E402 - needs the path
     record,
 )
 from tests.fuzzing.campaign import BAD, PlanTally, plans  # noqa: E402 - the same
+from tests.fuzzing.server import Server  # noqa: E402 - the same
 
 
 def main() -> int:
@@ -45,7 +46,8 @@ def main() -> int:
 
     start = time.process_time()
     numbers = range(args.first // PER_BASE, -(-(args.first + args.count) // PER_BASE))
-    tally = plans(args.seed, numbers, root, keep)
+    with Server() as server:
+        tally = plans(args.seed, numbers, root, keep, server)
     _table(tally)
     if tally.refused:
         print(f"not planned: {tally.refused.total()} graphs, {tally.refused.most_common(3)}")

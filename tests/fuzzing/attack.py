@@ -41,7 +41,8 @@ REAL_OPTIONS = ({}, {"align": 1, "inputs": "reusable"}, {"mode": "both"}, {"lane
                 {"lanes": 0, "align": 16}, {"outputs": "external"})  # fmt: skip
 REAL_OPS = 130
 """Ops of the largest real model whose plans are mutated."""
-CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED, WRONG", "RAISED")
+CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED, WRONG", "RAISED",
+           "COMMAND DIFFERS")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

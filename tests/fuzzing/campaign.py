@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from peakfold.ir import print_graph
 
 from .attack import PER_BASE, Base, Outcome, bases, judged, known_wrong, outcome, smallest
 from .readers import Mutant, Reader, finding, mutant, run, signature
@@ -15,7 +18,10 @@ from .server import Server
 
 ROOT = Path(__file__).parents[2]
 SLICES = 10
-BAD = ("ACCEPTED, WRONG", "RAISED")
+DIFFERS = "COMMAND DIFFERS"
+BAD = ("ACCEPTED, WRONG", "RAISED", DIFFERS)
+COMMAND_EVERY = 50
+"""Of so many mutants of plans, one is also given to ``peakfold verify``."""
 
 
 def slice_number() -> int:
@@ -49,8 +55,9 @@ class PlanTally:
 
 
 def plans(
-    seed: int, numbers: Iterable[int], root: Path | None, tell: Callable[[Base, Outcome], None]
-) -> PlanTally:
+    seed: int, numbers: Iterable[int], root: Path | None, tell: Callable[[Base, Outcome], None],
+    server: Server | None = None,
+) -> PlanTally:  # fmt: skip
     """Judge base plans by number, and the mutants of each.
 
     Args:
@@ -58,6 +65,7 @@ def plans(
         numbers: of base plans; base n has the mutants from ``n * PER_BASE`` on.
         root: of the checkout, for real models; `None` = random graphs only.
         tell: is given each new kind of finding.
+        server: runs the command line on some of them; by default it is not run.
     """
     tally = PlanTally()
     for _, base in bases(seed, numbers, root, lambda _, e: tally.refused.update([str(e)])):
@@ -70,14 +78,31 @@ def plans(
         tally.sound += 1
         for number in range(base.number * PER_BASE, (base.number + 1) * PER_BASE):
             found = outcome(base, seed, number)
+            if server is not None and number % COMMAND_EVERY == 0 and not base.profile:
+                found = _by_command(server, base, found)
             tally.total[found.verdict] += 1
             tally.by_mutation.update((name, found.verdict) for name in set(found.mutations))
             if found.verdict in BAD:
-                least = smallest(base, seed, found)
+                least = found if found.verdict == DIFFERS else smallest(base, seed, found)
                 if least.signature not in tally.findings:
                     tally.findings.add(least.signature)
                     tell(base, least)
     return tally
+
+
+def _by_command(server: Server, base: Base, found: Outcome) -> Outcome:
+    """The command line must agree with the judge: 0 for what it accepts, 5 for the rest.
+
+    It loads the model with the plan's own bindings, and so may reject what the judge cannot see.
+    """
+    files = {"m.pf": print_graph(base.graph).encode(), "p.json": json.dumps(found.tree).encode()}
+    ran = server.run([("verify", "m.pf", "p.json", "-q")], files)
+    code = ran.codes[-1] if ran.codes else -1
+    if found.verdict == "RAISED" or code == (
+        0 if found.verdict.lower().startswith("accepted") else 5
+    ):
+        return found
+    return replace(found, verdict=DIFFERS, said=f"exit code {code}: {ran.err.strip()[-300:]}")
 
 
 @dataclass(slots=True)

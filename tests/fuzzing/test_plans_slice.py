@@ -17,6 +17,7 @@ from tests.fuzzing.campaign import BAD, ROOT, SLICES, plans, slice_number
 from tests.fuzzing.claims import Witness, claims
 from tests.fuzzing.oracle import faults
 from tests.fuzzing.plan_mutations import MUTATIONS
+from tests.fuzzing.server import Server
 
 BASES = 1500
 """Base plans of the fixed whole that CI walks through a tenth at a time."""
@@ -30,7 +31,8 @@ def test_todays_slice_of_wrong_plans(capsys: pytest.CaptureFixture[str]) -> None
         told.append(f"{found.verdict}: mutant {found.number} of {found.base}: {why}")
 
     tenth = slice_number()
-    tally = plans(0, range(tenth, BASES, SLICES), ROOT, tell)
+    with Server() as server:
+        tally = plans(0, range(tenth, BASES, SLICES), ROOT, tell, server)
     with capsys.disabled():
         print(f"\nwrong plans, slice {tenth} of {SLICES}: {dict(tally.total)}")
     assert not told, "\n".join(told)
