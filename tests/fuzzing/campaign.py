@@ -98,9 +98,9 @@ def _by_command(server: Server, base: Base, found: Outcome) -> Outcome:
     files = {"m.pf": print_graph(base.graph).encode(), "p.json": json.dumps(found.tree).encode()}
     ran = server.run([("verify", "m.pf", "p.json", "-q")], files)
     code = ran.codes[-1] if ran.codes else -1
-    if found.verdict == "RAISED" or code == (
-        0 if found.verdict.lower().startswith("accepted") else 5
-    ):
+    accepted = found.verdict.lower().startswith("accepted")
+    rebound = (found.tree or {}).get("bindings") != {"dims": {}, "shapes": {}}
+    if found.verdict == "RAISED" or code == (0 if accepted else 5) or (code == 5 and rebound):
         return found
     return replace(found, verdict=DIFFERS, said=f"exit code {code}: {ran.err.strip()[-300:]}")
 
