@@ -14,7 +14,6 @@ from typing import Any
 
 from .mutate_bytes import NUMBERS, WORDS, mutate_bytes
 
-
 PROGRAM_WORDS = (
     "Infinity", "s0", "s0*2", "Max(s0,1)//0", "os.system", "__import__('os').system('x')",
     "torch.ops.aten.add.Tensor", "torch.ops.aten.view.default", "torch.ops.aten.lstm.input",
