@@ -10,7 +10,8 @@ from peakfold.device import Device, Figure
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.fit import arena_of, fit
+from peakfold.planning.fit import fit
+from peakfold.planning.fit_sizes import arena_of
 from peakfold.planning.verify import verify_plan
 from peakfold.transform.backward import Train
 from peakfold.transform.rescale import Rescale, with_batch

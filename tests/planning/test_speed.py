@@ -109,8 +109,8 @@ def test_when_time_is_up_there_is_a_plan_and_it_says_so(
         assert all(check.ok for check in verify_plan(graph, result.plan)), mode
         told = "time limit" if mode in result.summary.cut_short else "complete"
         assert result.plan.search == told
-        if lanes != 1:
-            assert result.plan.search == "time limit"
+        if family is lives and mode == "arena":  # the others meet their bounds all the same
+            assert told == "time limit"
 
 
 def test_rows_of_lanes_and_levers_of_fit_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,24 +14,24 @@ from typing import Final
 
 from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
-from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import DTYPES, Graph, Role
-from peakfold.packing.deadline import Deadline
-from peakfold.planning.layouts import Layout, make_layout
+from peakfold.planning.fit_sizes import (
+    BATCH_CUT,
+    arena_layout,
+    fit_clock,
+    largest_batch,
+    largest_image,
+    own_batch,
+)
+from peakfold.planning.layouts import make_layout
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.patches import patch_choices
 from peakfold.planning.planner import study_graph
 from peakfold.target import load_target
-from peakfold.transform.rescale import Rescale, of_one_size, with_batch
+from peakfold.transform.rescale import of_one_size
 
 _TRIED_SPLITS: Final = 3
-_MOST_BATCH: Final = 2**20
 _OTHER: Final = "another network, with another cost"
-_BATCH_CUT: Final = "search ended by the time limit: a larger batch may fit"
-# Each family of tries (splits, image sizes, batches) may take so many limits of one search
-# together, and so many seconds at least.
-_LIMITS: Final = 3
-_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,29 +142,16 @@ def fit(
         *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
           for v in _what_ifs(graph, room, search.free_options)),
     ]  # fmt: skip
-    batch, why_not = _largest_batch(graph, room, search.free_options)
+    batch, why_not = largest_batch(graph, room, search.free_options)
     if batch is not None and search.met:
         # Bands, or an order that the tries do without, may be what makes the given batch fit.
-        batch = max(batch, _own_batch(graph))
+        batch = max(batch, own_batch(graph))
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
         levers=tuple(levers), options=search.options, largest_batch=batch,
         batch_note=why_not, bound_bytes=search.bound,
-        complete=search.complete and why_not != _BATCH_CUT and all(v.complete for v in levers),
+        complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
-
-
-def _clock(options: PlanOptions) -> Deadline:
-    return Deadline.after(max(_LIMITS * options.time_limit, _SECONDS))
-
-
-def _arena(graph: Graph, options: PlanOptions) -> Layout:
-    return make_layout(study_graph(graph, options), "arena", options.strategy)
-
-
-def arena_of(graph: Graph, options: PlanOptions) -> int:
-    """Bytes of the planned arena."""
-    return _arena(graph, options).total
 
 
 class _Search:
@@ -220,7 +207,7 @@ class _Search:
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
         whole = spent(study_graph(self.graph, self.base).graph, self.device)
-        deadline = _clock(self.base)
+        deadline = fit_clock(self.base)
         choices = patch_choices(self.graph, self.base, deadline.expired)
         self.complete = not deadline.expired()
         needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
@@ -257,12 +244,14 @@ class _Search:
 def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOption]:
     """Levers that change the model."""
     options = replace(options, order="file", time_limit=min(options.time_limit, 1.0))
-    smaller = _largest_image(graph, budget, options)
+    smaller = largest_image(graph, budget, options)
     if smaller is not None:
-        yield smaller
+        pixels, peak, complete = smaller
+        yield FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
+                        extra_time_s=None, why=_OTHER, complete=complete)  # fmt: skip
     narrow = _narrow(graph)
     if narrow is not graph and options.train is None:  # integers have no gradients
-        layout = _arena(narrow, options)
+        layout = arena_layout(narrow, options)
         yield FitOption("what if: activations of int8", layout.total, None, changes_model=True,
                         extra_time_s=None, why=_OTHER, complete=layout.complete)  # fmt: skip
 
@@ -278,92 +267,3 @@ def _narrow(graph: Graph) -> Graph:
         for t in graph.tensors
     )
     return graph if tensors == graph.tensors else replace(graph, tensors=tensors)
-
-
-def _largest_image(graph: Graph, budget: int, options: PlanOptions) -> FitOption | None:
-    """The largest input resolution that fits, in steps of 8 pixels, when the whole does not."""
-    images = {n: s for n in graph.inputs if (s := _image(graph, n)) is not None}
-    if len(images) != 1 or arena_of(graph, options) <= budget:
-        return None
-    ((name, (shape, axes)),) = images.items()
-    wide = [int(shape[a]) for a in axes]
-
-    def at(eighths: int) -> int | None:
-        scaled = list(shape)
-        for axis, size in zip(axes, wide, strict=True):
-            scaled[axis] = max(size * 8 * eighths // max(wide) // 8 * 8, 8)
-        try:
-            return arena_of(Rescale({name: tuple(scaled)})(graph), options)
-        except PeakfoldError:
-            return None
-
-    deadline = _clock(options)
-    found, complete = _largest(
-        lambda n: (b := at(n)) is not None and b <= budget, 1, max(wide) // 8 - 1, deadline
-    )
-    peak = at(found) if found else None
-    if peak is None:
-        return None
-    pixels = "x".join(str(max(size * 8 * found // max(wide) // 8 * 8, 8)) for size in wide)
-    return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
-                     extra_time_s=None, why=_OTHER, complete=complete)  # fmt: skip
-
-
-def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, int]] | None:
-    """An input's shape and its axes of rows and columns, when it looks like an image."""
-    shape = graph[name].shape
-    if shape is None or len(shape) != 4 or any(isinstance(d, str) for d in shape):
-        return None
-    sizes = [int(d) for d in shape]
-    axes = (1, 2) if sizes[3] <= min(sizes[1], sizes[2]) else (2, 3)
-    return (shape, axes) if min(sizes[a] for a in axes) > 8 else None
-
-
-def _largest(
-    fits: Callable[[int], bool], low: int, high: int, deadline: Deadline
-) -> tuple[int, bool]:
-    """The largest n in [low, high] that fits, by bisection; 0 when `low` does not.
-
-    The second is whether there was time for it: the first is the largest seen to fit then.
-    """
-    if high < low or not fits(low):
-        return 0, True
-    while low < high:
-        if deadline.expired():
-            return low, False
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low, True
-
-
-def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> tuple[int | None, str]:
-    """The largest first dimension of the inputs that fits, and what to say of it.
-
-    Each try is planned, none guessed.
-    """
-    options = replace(options, order="file", time_limit=min(options.time_limit, 0.2))
-
-    def fits(batch: int) -> bool:
-        return arena_of(with_batch(graph, batch)(graph), options) <= budget
-
-    try:
-        if arena_of(with_batch(graph, 2)(graph), options) <= arena_of(graph, options):
-            return None, "memory does not grow with the first dimension of the inputs"
-        if not fits(1):
-            return 0, ""
-        high, deadline = 2, _clock(options)
-        while high < _MOST_BATCH and not deadline.expired() and fits(high):
-            high *= 2
-        found, complete = _largest(fits, high // 2, high - 1, deadline)
-        return found, "" if complete else _BATCH_CUT
-    except UsageError as error:
-        return None, f"the network cannot be given another batch: {error}"
-
-
-def _own_batch(graph: Graph) -> int:
-    """The first dimension of the inputs, which agree on it; 0 where it is no number."""
-    shape = graph[graph.inputs[0]].shape
-    return shape[0] if shape and isinstance(shape[0], int) else 0
