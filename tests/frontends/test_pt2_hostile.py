@@ -323,6 +323,16 @@ def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
     assert "too many writes" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
 
 
+def test_sizes_are_not_endlessly_many(tmp_path, capfd) -> None:
+    made = program()
+    graph = made["graph_module"]["graph"]
+    graph["nodes"] = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor("x"))
+                      for n in range(300)] + graph["nodes"]  # fmt: skip
+    graph["tensor_values"] |= {f"r{n}": meta("+".join(f"s{n}*t{k}" for k in range(60)))
+                               for n in range(300)}  # fmt: skip
+    assert "too many expressions" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
+
+
 def test_names_of_terminals_and_giants_stay_quiet(tmp_path, capfd) -> None:
     for name in ("\x1b[31mred", "a" * 100_000, "x\ny", "\u202egnp", "a\0b"):
         parts = members(changed((*MUL, "target"), name))
