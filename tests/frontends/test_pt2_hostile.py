@@ -157,7 +157,7 @@ def test_what_torch_has_no_loader_for_is_not_imported(tmp_path) -> None:
         "import sys\nsys.modules['torch'] = sys.modules['sympy'] = None\n"
         "from peakfold.cli import main\n"
         "for args in ('inspect a.pt2', 'plan a.pt2', 'inspect b.pt2'):\n"
-        "    try: main(args.split())\n"
+        "    try: main.main(args.split())\n"
         "    except SystemExit as end: print('code', end.code)\n"
     )
     done = subprocess.run(
