@@ -178,7 +178,7 @@ def _child(job: dict[str, Any], out: int, err: int, codes: int) -> None:
                 os.ftruncate(number, 0)
                 os.lseek(number, 0, os.SEEK_SET)
             sys.argv = ["peakfold", *argv]
-            done.append(_exit_code(command))
+            done.append(_exit_code(command, argv))
             if done[-1]:
                 break
     finally:
@@ -189,9 +189,9 @@ def _child(job: dict[str, Any], out: int, err: int, codes: int) -> None:
         os._exit(0)
 
 
-def _exit_code(command: Any) -> int:
+def _exit_code(command: Any, argv: list[str]) -> int:
     try:
-        command()  # as the installed script calls it: arguments are the process's
+        command(argv)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # what Python itself would print
