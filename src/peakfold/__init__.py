@@ -11,8 +11,7 @@ Names are loaded when they are first used: importing peakfold loads no framework
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # without `typing`: a Ctrl-C finds the less to hit at the start
 if TYPE_CHECKING:
     from peakfold.errors import BackendMissing as BackendMissing
     from peakfold.errors import DoesNotFit as DoesNotFit

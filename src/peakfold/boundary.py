@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
@@ -22,6 +23,7 @@ SHOWN = 300
 """Characters of a foreign message that an error of ours repeats."""
 
 _ONE_AT_A_TIME = threading.RLock()
+_TRUST: ContextVar[bool] = ContextVar("peakfold_trust", default=False)
 
 
 def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
@@ -42,27 +44,60 @@ def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
         peakfold.errors.UsageError: /dev/null: it is no regular file
     """
     where = str(path)
+    size = file_size(path)
+    if size > limit:
+        raise ModelError(f"it has {size} bytes; {what} has at most {limit}", where=where)
+    with readable(path), path.open("rb") as stream:
+        data = stream.read(limit + 1)  # it may have grown, or /proc may tell no size
+    if len(data) > limit:
+        raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
+    return data
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """The text of a regular file in UTF-8, with a byte-order mark or without.
+
+    Raises:
+        UsageError, ModelError: as `read_file`.
+        ModelError: it is no text.
+    """
     try:
+        return read_file(path, limit, what).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ModelError("is not UTF-8 text", where=str(path)) from None
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a regular file; a link is followed.
+
+    Raises:
+        UsageError: it is missing, a folder, a device or a pipe, or cannot be looked at.
+    """
+    with readable(path):
         found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise UsageError("is a folder, not a file", where=where)
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError("it is no regular file", where=where)
-        if found.st_size > limit:
-            raise ModelError(
-                f"it has {found.st_size} bytes; {what} has at most {limit}", where=where
-            )
-        with path.open("rb") as stream:  # it may have grown, or /proc may tell no size
-            data = stream.read(limit + 1)
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError("is a folder, not a file", where=str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError("it is no regular file", where=str(path))
+    return found.st_size
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What the system says of a file is an error of ours.
+
+    Raises:
+        UsageError: in the system's words.
+    """
+    where = str(path)
+    try:
+        yield
     except FileNotFoundError:
         raise UsageError("no such file", where=where) from None
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=where) from None
     except ValueError as error:  # a NUL character in the path
         raise UsageError(f"cannot be read: {error}", where=where) from None
-    if len(data) > limit:
-        raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
-    return data
 
 
 @contextmanager
@@ -91,10 +126,6 @@ def foreign(
             yield
     except PeakfoldError:
         raise
-    except RecursionError:
-        raise error(f"{what}: it nests too deeply", where=where, hint=hint) from None
-    except MemoryError:
-        raise error(f"{what}: it asks for more memory than there is", where=where) from None
     except Exception as raised:  # whatever a foreign library raises
         raise error(f"{what}: {first_line(raised)}", where=where, hint=hint) from None
 
@@ -124,6 +155,35 @@ def first_line(raised: BaseException) -> str:
         >>> first_line(ValueError("one\\ntwo")), first_line(KeyError())
         ('one', 'KeyError')
     """
+    if isinstance(raised, RecursionError):
+        return "it nests too deeply"
+    if isinstance(raised, MemoryError):
+        return "it asks for more memory than there is"
     said = str(raised).strip()
     line = said.splitlines()[0] if said else type(raised).__name__
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+@contextmanager
+def trusting() -> Iterator[None]:
+    """Inside, loaders of others may read a model even where they run code of the file.
+
+    This is what ``--trust`` says; it holds for this thread, and for nothing that a plan records.
+
+    Example:
+        >>> with trusting():
+        ...     trusted()
+        True
+        >>> trusted()
+        False
+    """
+    before = _TRUST.set(True)
+    try:
+        yield
+    finally:
+        _TRUST.reset(before)
+
+
+def trusted() -> bool:
+    """Whether the caller trusts the files it names; see `trusting`."""
+    return _TRUST.get()

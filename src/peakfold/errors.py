@@ -6,6 +6,9 @@ Exit codes are part of the command-line contract: 1 bad model or failed run, 2 u
 
 from __future__ import annotations
 
+LONGEST = 1000
+"""Characters that each part of an error line may have."""
+
 
 class PeakfoldError(Exception):
     """Base of everything peakfold raises on purpose.
@@ -29,9 +32,23 @@ class PeakfoldError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
-        text = f"{text} ({self.hint})" if self.hint else text
+        what, where, hint = (shortened(part) for part in (self.what, self.where, self.hint))
+        text = f"{where}: {what}" if where else what
+        text = f"{text} ({hint})" if hint else text
         return " ".join(text.split())
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """A text that may repeat something endless of a file, with its middle left out.
+
+    Example:
+        >>> shortened("a" * 50 + "z" * 50, 11)
+        'aaaaa…zzzzz'
+    """
+    if len(text) <= most:
+        return text
+    kept = (most - 1) // 2
+    return f"{text[:kept]}…{text[-kept:]}"
 
 
 class ModelError(PeakfoldError):

@@ -15,7 +15,7 @@ _FACTORS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 }  # fmt: skip
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SIZE = re.compile(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
 def parse_size(text: str) -> int:
@@ -30,9 +30,13 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     if match is None or match[2].lower() not in _FACTORS:
-        raise UsageError(f"{text!r} is not a size", hint="write 256KiB, 1.5GB or 1048576")
+        shown = repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
+        raise UsageError(f"{shown} is not a size", hint="write 256KiB, 1.5GB or 1048576")
     number, factor = match[1], _FACTORS[match[2].lower()]
-    return int(number) * factor if "." not in number else int(float(number) * factor)
+    size = int(number) * factor if "." not in number else int(float(number) * factor)
+    if size >= 2**62:
+        raise UsageError(f"{text!r} is 2^62 bytes or more, no size of this world")
+    return size
 
 
 def format_bytes(count: int | None) -> str:

@@ -31,6 +31,10 @@ def test_fits_and_does_not(call, model):
     assert done.exit_code == 3
     answer = json.loads(done.stdout)
     assert answer["fits"] is False
+    assert done.stderr.splitlines() == [
+        "peakfold: error: does not fit: the model needs 64.000 KiB (65536 B), "
+        "the budget is 63.000 KiB (64512 B)"
+    ]
     assert {"what", "peak_bytes", "extra_flops", "extra_time_s", "applied"} <= set(
         answer["options"][0]
     )
@@ -72,7 +76,7 @@ def test_a_device_holds_weights_and_inputs_too(call, model):
 def test_the_flag_it_recommends_makes_the_plan(call, tmp_path):
     path = tmp_path / "net.pf"
     path.write_text(TEXT.replace("output y", """v: float32[4,16,3,3] = opaque(x)
-z: float32[1,4,32,32] = max_pool(y, kernel_shape=[1,1])
+z: float32[1,16,32,32] = max_pool(y, kernel_shape=[1,1])
 u: float32[1,16,16,16] = max_pool(y, kernel_shape=[2,2], strides=[2,2])
 output u"""))  # fmt: skip
     done = call("fit", str(path), "--budget", "50KiB", "--json")

@@ -205,19 +205,28 @@ def test_an_ascii_terminal_gets_an_ascii_picture(shell: Shell, models: Path) -> 
     assert "\\u" not in done.stdout
 
 
-@pytest.mark.parametrize("columns", ["60", "80", "140"])
+@pytest.mark.parametrize("columns", ["20", "40", "60", "80", "140"])
 def test_the_report_keeps_to_the_width(
     call: Call, models: Path, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.chdir(models)
-    for line in ("plan ex4.pf --trace", "inspect roles.pf", "ops", "targets"):
+    (models / "p.csv").write_text("id,lower,upper,size\n" + "".join(
+        f"{'a_long_name' * 3}{at},0,2,1048577\n" for at in range(4)
+    ))  # fmt: skip
+    for line in (
+        "plan ex4.pf --trace", "inspect roles.pf", "ops", "targets", "devices", "devices t4",
+        "modes ex4.pf roles.pf", "lanes ex4.pf", "fit ex4.pf --budget 10 --time-limit 0",
+        "compare ex4.pf roles.pf --ops", "inspect roles.pf --by scope --lint",
+        "inspect --op fc,4->5", "pack p.csv --capacity 3 --explain",
+    ):  # fmt: skip
         monkeypatch.setenv("COLUMNS", columns)
         from click.testing import CliRunner
 
         from peakfold.cli import main
 
-        text = CliRunner().invoke(main, line.split()).stdout
-        assert max(map(len, text.splitlines())) <= int(columns)
+        text = CliRunner().invoke(main, [w.replace(",", " ") for w in line.split()]).stdout
+        assert text
+        assert max(map(len, text.splitlines())) <= max(int(columns), 40), line
 
 
 def test_no_kind_is_cut_in_the_list_of_ops(

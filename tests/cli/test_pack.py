@@ -153,7 +153,7 @@ def test_replanning_moves_few_and_says_whom(call: Call, tmp_path: Path) -> None:
         (["--banks", "a=1", "--replan", "x.csv"], 2, "do not go together"),
         (["--replan", "x.csv", "--minimize"], 2, "do not go together"),
         (["--replan", "x.csv"], 1, "holds no offsets"),
-        (["--replan", "none.csv"], 2, "cannot read"),
+        (["--replan", "none.csv"], 2, "no such file"),
         (["--banks", "a=1=2"], 2, "is no bank"),
         (["--banks", ""], 2, "is no bank"),
         (["--banks", "a@nan"], 2, "is no bank"),
@@ -249,3 +249,5 @@ def test_an_answer_in_text_for_every_status(shell: Shell, tmp_path: Path) -> Non
         done = shell("pack", file, "--capacity", capacity, "--time-limit", limit)
         assert done.returncode == code
         assert what in done.stdout
+        assert len(done.stderr.splitlines()) == (code != 0)
+        assert {3: "proven that", 4: "not decided"}.get(code, "") in done.stderr

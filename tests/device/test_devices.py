@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.device import ALIASES, Device, device_names, load_device, read_device
+from peakfold.device import ALIASES, MAX_BYTES, Device, device_names, load_device, read_device
 from peakfold.errors import UsageError
 from peakfold.ir.types import DTYPES
 from peakfold.reports.device_records import figures_of
@@ -178,6 +179,15 @@ BAD = {
     "[memory]\nsize = { gb = true }": "not a number above 0",
     "[memory]\nsize = { gb = nan }": "not a number above 0",
     "[memory]\nsize = { gb = inf }": "not a number above 0",
+    "[memory]\nsize = { gb = -inf }": "not a number above 0",
+    "[memory]\nsize = { gb = 1e400 }": "not a number above 0",
+    f"[memory]\nsize = {{ gb = {2**70} }}": "is a number of more than 62 bits, which no device has",
+    f"[memory]\nsize = {{ gb = {10**4000} }}": "which no device has",
+    f"[memory]\nsize = {{ gb = {'9' * 5000} }}": "is no TOML",
+    f"[memory]\nsize = {{ gb = {2**60} }}": "which no device has",
+    "[memory]\nbandwidth = { gb_s = 5e-324 }": "which no device has",
+    f"title = {'[' * 5000}": "is no TOML: it nests too deeply",
+    f"title = {2**5000}": "not a text",
     '[memory]\nsize = { gb = "1" }': "not a number above 0",
     "[memory]\nbandwith = { gb_s = 1 }": "unknown key 'bandwith' in [memory]",
     '[memory]\nsize = { gb = 1, source = "sheet" }': "names the unknown source 'sheet'",
@@ -231,3 +241,16 @@ def test_a_file_of_the_users(tmp_path: Path) -> None:
 def test_a_device_that_is_not_there(name: str) -> None:
     with pytest.raises(UsageError):
         load_device(name)
+
+
+def test_a_file_that_is_none_or_has_no_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "large.toml").write_bytes(b"#" * (MAX_BYTES + 1))
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    for name in ("pipe", "zero", "folder", "large", "bytes"):
+        with pytest.raises(UsageError, match=f"{name}.toml: "):
+            load_device(str(tmp_path / f"{name}.toml"))
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbftitle = 'x'")
+    assert load_device(str(tmp_path / "marked.toml")).title == "x"

@@ -12,6 +12,7 @@ from peakfold.analysis import static_bytes
 from peakfold.errors import ModelError
 from peakfold.frontends import load
 from peakfold.ir import Graph, Role
+from peakfold.ir.check import MAX_NESTING
 from peakfold.ir.effects import effect_edges
 from peakfold.planning import make_plan
 from peakfold.planning.options import PlanOptions
@@ -326,7 +327,8 @@ def nested(owner: Builder, number: int, calls: list[int]) -> None:
         ([[1], [2], [1]], "calls itself"),
         ([[0]], "calls subgraph 0"),
         ([[5]], "calls subgraph 5 of 1"),
-        ([*([n + 1] * 2 for n in range(30)), []], "nest more than"),
+        ([*([n + 1] * 2 for n in range(20)), []], "nest more than"),
+        ([*([n + 1] for n in range(MAX_NESTING + 1)), []], "nests too deeply"),
     ],
 )
 def test_bodies_that_cannot_be_are_refused(calls, message, tmp_path):
@@ -336,6 +338,27 @@ def test_bodies_that_cannot_be_are_refused(calls, message, tmp_path):
     with pytest.raises(ModelError, match=message) as caught:
         graph_of(owner, tmp_path)
     assert "model.tflite" in str(caught.value)
+
+
+def test_bodies_may_nest_up_to_the_limit(tmp_path):
+    owner = Builder()
+    for number, callees in enumerate([*([n + 1] for n in range(MAX_NESTING)), []]):
+        nested(owner, number, callees)
+    planned(graph_of(owner, tmp_path))
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float32"), ((3,), "bool")])
+def test_an_if_asks_one_truth_value(shape, dtype, tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    go, x = main.input(shape, dtype), main.input((4,))
+    y = main.tensor((4,))
+    main.op("IF", [go, x], [y], "IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
+    main.outputs(y)
+    nested(owner, 1, [])
+    nested(owner, 2, [])
+    with pytest.raises(ModelError, match="its condition is"):
+        graph_of(owner, tmp_path)
 
 
 def test_a_body_that_does_not_fit_its_op_is_refused(tmp_path):

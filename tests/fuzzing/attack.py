@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from peakfold.analysis.profile import Profile
 from peakfold.errors import InvalidPlan, PeakfoldError
 from peakfold.frontends import load
 from peakfold.ir import Graph, print_graph
@@ -26,7 +25,7 @@ from peakfold.planning import PlanOptions
 from peakfold.planning.layouts import make_layout
 from peakfold.planning.plan import Plan, decode_plan
 from peakfold.planning.planner import plan_layout, study_graph
-from peakfold.planning.verify import verify_plan
+from peakfold.planning.verify import Given, judge_plan
 from peakfold.transform import replay
 
 from .claims import Witness, boxes, claims
@@ -53,8 +52,13 @@ class Base:
     label: str
     graph: Graph
     plan: Plan
-    profile: dict[str, int]
+    measured: Profile | None
     witnesses: tuple[Witness, ...]
+
+    @property
+    def profile(self) -> dict[str, int]:
+        """Measured scratch by op."""
+        return {} if self.measured is None else self.measured.workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,8 @@ def _real_graphs(root: Path) -> tuple[tuple[str, Graph], ...]:
 @cache
 def _real_base(root: Path, at: int, chosen: int) -> Base:
     name, graph = _real_graphs(root)[at]
-    return _planned(f"{name} {REAL_OPTIONS[chosen]}", graph,
-                    options_for(graph, random.Random(0), REAL_OPTIONS[chosen], 0.0))  # fmt: skip
+    return plan_base(f"{name} {REAL_OPTIONS[chosen]}", graph,
+                     options_for(graph, random.Random(0), REAL_OPTIONS[chosen], 0.0))  # fmt: skip
 
 
 def base_plan(seed: int, number: int, root: Path | None) -> Base:
@@ -117,11 +121,12 @@ def base_plan(seed: int, number: int, root: Path | None) -> Base:
         return replace(_real_base(root, at, rng.randrange(len(REAL_OPTIONS))), number=number)
     graph = random_graph(rng)
     chosen = rng.choice(OPTION_SETS)
-    made = _planned(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
+    made = plan_base(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
     return replace(made, number=number)
 
 
-def _planned(label: str, graph: Graph, options: PlanOptions) -> Base:
+def plan_base(label: str, graph: Graph, options: PlanOptions) -> Base:
+    """A sound plan of a graph, with what else is known of the graph."""
     plan = _one_plan(graph, options)
     witnesses = [plan]
     if options.lanes == 1 and len(graph.ops) < 13:
@@ -130,7 +135,7 @@ def _planned(label: str, graph: Graph, options: PlanOptions) -> Base:
         witnesses.append(_one_plan(graph, best))
     given = {} if options.profile is None else options.profile.workspace
     sound = [Witness(one) for one in witnesses if not faults(graph, one, given)]
-    return Base(-1, label, graph, plan, given, tuple(sound))
+    return Base(-1, label, graph, plan, options.profile, tuple(sound))
 
 
 def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
@@ -139,19 +144,17 @@ def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
     return plan_layout(study, make_layout(study, options.mode, options.strategy))
 
 
-def judged(base: Base, plan: Plan) -> tuple[str, str, list[str]]:
-    """What the public judge says: its verdict, its words, and what it calls claimed."""
-    more: dict[str, Any] = {}
-    if "profile" in inspect.signature(verify_plan).parameters:
-        more["profile"] = base.profile
+def judged(base: Base, plan: Plan, *, with_profile: bool = True) -> tuple[str, str, list[str]]:
+    """What the public judge says: its verdict, its words, and the fields it calls claimed."""
+    given = Given(profile=base.measured if with_profile else None)
     try:
-        checks = verify_plan(base.graph, plan, **more)
+        verdict = judge_plan(base.graph, plan, given)
     except InvalidPlan as error:
         return "rejected", str(error), []
     except Exception as error:  # what this run looks for
         return "raised", f"{type(error).__name__}: {error}", []
-    bad = [check for check in checks if not check.ok]
-    claimed = [f"{c.name} {c.detail}" for c in checks if getattr(c, "claimed", False)]
+    bad = [check for check in verdict.checks if not check.ok]
+    claimed = [claim.field for claim in verdict.claims]
     return ("rejected", bad[0].detail, []) if bad else ("accepted", "", claimed)
 
 
@@ -165,7 +168,8 @@ def known_wrong(base: Base, plan: Plan) -> list[Fault]:
 
 def told(fault: Fault, claimed: Sequence[str]) -> bool:
     """Whether the judge showed what is false as a claim it did not check."""
-    return bool(fault.about) and any(fault.about in text for text in claimed)
+    about = fault.about
+    return any(field == about or field.endswith(f".{about}") for field in claimed)
 
 
 def mutate(base: Base, seed: int, number: int, keep: Sequence[int] | None = None) -> tuple[
@@ -261,7 +265,7 @@ def outcome(base: Base, seed: int, number: int, keep: Sequence[int] | None = Non
         plan = decode_plan(json.dumps(tree).encode())
     except InvalidPlan as error:
         return Outcome(number, base.label, names, "rejected, wrong", (), str(error), tree)
-    verdict, said, claimed = judged(base, plan)
+    verdict, said, claimed = judged(base, plan, with_profile=number % 2 == 0)
     wrong = tuple(f for f in known_wrong(base, plan) if not told(f, claimed))
     if verdict == "raised":
         kind = "RAISED"

@@ -115,7 +115,6 @@ def claims(graph: Graph, plan: Plan, witnesses: Sequence[Witness]) -> list[Fault
         plan: one in whose memory the oracle found no fault.
         witnesses: sound plans of the same graph.
     """
-    found = []
     arena, bound, proof = plan.arena_bytes, plan.bound, plan.proof
     if plan.lanes == 1:
         items = boxes(graph, plan)
@@ -126,15 +125,14 @@ def claims(graph: Graph, plan: Plan, witnesses: Sequence[Witness]) -> list[Fault
     any_order = min([arena, *(w.plan.arena_bytes for w in witnesses if w.speaks_of(plan))])
     family = offsets if plan.mode == "arena" else together
     tests = [
-        (bound.offsets > offsets, f"bound.offsets {bound.offsets}, but {offsets} is enough"),
-        (bound.objects > together and plan.lanes == 1,
-         f"bound.objects {bound.objects}, but {together} is enough"),
-        (bound.any_order > any_order, f"bound.any_order {bound.any_order}, but {any_order} is "
-                                      "enough"),
-        (proof.packing and arena > family, f"packing proven, but {family} is enough"),
-        (proof.order and arena > any_order, f"order proven, but {any_order} is enough"),
-    ]  # fmt: skip
-    for false, text in tests:
-        if false:
-            found.append(Fault("claim", text, "proof" if "proven" in text else "bound"))
-    return found
+        ("bound.offsets", bound.offsets > offsets, offsets),
+        ("bound.objects", bound.objects > together and plan.lanes == 1, together),
+        ("bound.any_order", bound.any_order > any_order, any_order),
+        ("proof.packing", proof.packing and arena > family, family),
+        ("proof.order", proof.order and arena > any_order, any_order),
+    ]
+    return [
+        Fault("claim", f"{name} is false: {enough} bytes are enough", name)
+        for name, false, enough in tests
+        if false
+    ]

@@ -170,7 +170,7 @@ def _child(job: dict[str, Any], out: int, err: int, codes: int) -> None:
             os.dup2((out, err)[number - 1], number)
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8")
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), encoding="utf-8")
-        from peakfold.cli import main as command
+        from peakfold.cli.group import main as command
 
         for argv in job["commands"]:
             for stream, number in ((sys.stdout, out), (sys.stderr, err)):

@@ -1,10 +1,11 @@
+import os
 from io import StringIO
 
 import pytest
 from hypothesis import given
 
 from peakfold.errors import ModelError, UsageError
-from peakfold.packing import Problem, violations
+from peakfold.packing import Problem, table, violations
 from peakfold.packing.reshape import anonymise, reduce, select
 from peakfold.packing.table import LINE_LIMIT, Table, capacity_of, format_csv, parse_csv, read_csv
 
@@ -118,9 +119,19 @@ def test_reduce_leaves_only_what_is_needed():
     assert select(table, smaller.lower).problem.names == ("b7", "b21")
 
 
-def test_unreadable_files(tmp_path):
-    with pytest.raises(UsageError, match="cannot read"):
+def test_unreadable_files(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="no such file"):
         read_csv(tmp_path / "none.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "zero.csv", "."):
+        with pytest.raises(UsageError, match="no regular file|is a folder"):
+            read_csv(tmp_path / name)
+    monkeypatch.setattr(table, "MAX_BYTES", 10)
+    (tmp_path / "large.csv").write_bytes(b"id,lower,upper,size\n")
+    with pytest.raises(ModelError, match="at most 10"):
+        read_csv(tmp_path / "large.csv")
+    monkeypatch.undo()
     (tmp_path / "bytes.csv").write_bytes(b"id,lower,upper,size\n\xff,0,1,2\n")
     with pytest.raises(ModelError, match="UTF-8"):
         read_csv(tmp_path / "bytes.csv")

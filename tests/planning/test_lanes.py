@@ -146,7 +146,7 @@ def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject
         for j in range(i + 1, count)
         if not over(uses[i], uses[j]) and not over(uses[j], uses[i])
     ]
-    assert conflicts(order, uses) == expect
+    assert [tuple(pair) for pair in conflicts(order, uses).tolist()] == expect
 
 
 @pytest.mark.req("R37")
@@ -168,7 +168,7 @@ def test_a_serial_plan_that_claims_to_be_free_is_refused() -> None:
     claimed = msgspec.structs.replace(serial, lanes="free")
     (failed,) = [check for check in verify_plan(EX6, claimed) if not check.ok]
     assert failed.name == "lanes"
-    assert "share bytes" in failed.detail
+    assert "needed at once" in failed.detail
 
 
 @pytest.mark.req("EX6", "R36", "R38")

@@ -81,7 +81,8 @@ def other_size(plan: Plan, tensor: str) -> Plan:
 
 def body_moved(plan: Plan) -> Plan:
     body = plan.bodies[0]
-    bad = replace(body.plan, buffers=[], arena_bytes=0)
+    at = find(body.plan, "p")
+    bad = with_buffer(body.plan, at, tensors=[])
     return replace(plan, bodies=[replace(body, plan=bad), *plan.bodies[1:]])
 
 
@@ -112,10 +113,10 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
         lambda p: replace(p, bound=replace(p.bound, any_order=p.arena_bytes + 1)),
     ),
     "more arena than buffers": ("packing", lambda p: replace(p, arena_bytes=p.arena_bytes + 1)),
-    "scratch said to be known": ("bounds", lambda p: replace(p, workspace_known=True)),
-    "unsupported kinds invented": ("bounds", lambda p: replace(p, unsupported={"warp": 3})),
-    "a copy of no output": ("bounds", lambda p: replace(p, copies=["zzz"])),
-    "another mode": ("bounds", lambda p: replace(p, mode="naive")),
+    "scratch said to be known": ("statements", lambda p: replace(p, workspace_known=True)),
+    "unsupported kinds invented": ("statements", lambda p: replace(p, unsupported={"warp": 3})),
+    "a copy of no output": ("statements", lambda p: replace(p, copies=["zzz"])),
+    "another mode": ("statements", lambda p: replace(p, mode="naive")),
     "workspace of no op": ("places", lambda p: with_buffer(p, 0, op=99)),
     "a body of no op": (
         "bodies",

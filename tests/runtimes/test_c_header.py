@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import parse_graph
 from peakfold.planning import Plan, PlanOptions, make_plan
+from peakfold.reports.applying import _to_text, apply
 from peakfold.runtimes.c_header import c_header, plan_csv, rows_of
 
 # Names that are no identifiers, that collide once they are, and that try to end a comment.
@@ -83,6 +86,21 @@ def test_the_program_sees_the_figures_of_the_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("TFL9")
+def test_an_alignment_that_c_cannot_say_is_refused(tmp_path: Path) -> None:
+    """Nothing of ours plans it, but a file may hold it."""
+    graph = parse_graph(GRAPH)
+    made = make_plan(graph, PlanOptions(align=1)).plan
+    assert "PEAKFOLD_ARENA_ALIGN 1u" in c_header(made)
+    odd = structs.replace(made, policies=structs.replace(made.policies, align=3))
+    (tmp_path / "m.pf").write_text(GRAPH)
+    with pytest.raises(PeakfoldError) as raised:
+        apply(tmp_path / "m.pf", odd, to="c")
+    assert raised.value.exit_code in (2, 5)  # another judge may be faster
+    with pytest.raises(UsageError, match="powers of two"):
+        _to_text(graph, odd, "c")
+    assert apply(tmp_path / "m.pf", made, to="c").data
+
+
 def test_the_table_has_every_tensor_once() -> None:
     import csv
     import io

@@ -19,6 +19,7 @@ from peakfold.analysis.cost import (
 )
 from peakfold.analysis.parameters import Ledger, Scope, open_ledger, place
 from peakfold.analysis.traffic import Moves, moves_of
+from peakfold.arguments import mapping, whole, word
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, Op, Role, Tensor, unbound, walk_regions
 from peakfold.ops import REGISTRY, Context, Engine, OpSpec, context, lookup
@@ -247,18 +248,13 @@ def _batch(graph: Graph, options: CostOptions) -> tuple[int | None, str]:
 
 
 def _check(graph: Graph, options: CostOptions) -> None:
-    if options.causal not in get_args(Causal):
-        known = ", ".join(get_args(Causal))
-        raise UsageError(f"causal attention is not counted {options.causal!r}",
-                         hint=f"known: {known}")  # fmt: skip
-    if options.batch is not None and not (isinstance(options.batch, int) and options.batch >= 1):
-        raise UsageError(f"a batch of {options.batch!r} is none")
-    if not isinstance(options.trips, Mapping):
-        raise UsageError("trips are numbers by the name of their loop", hint='{"loop": 10}')
+    word(options.causal, get_args(Causal), "way to count causal attention,")
+    if options.batch is not None:
+        whole(options.batch, "batch", 1)
+    mapping(options.trips, "trips")
     loops = {op.name for body in walk_regions(graph) for op in body.ops if op.kind in LOOPS}
     for name, count in options.trips.items():
         if name not in loops:
             known = ", ".join(sorted(loops)) or "none"
             raise UsageError(f"no loop is called {name!r}", hint=f"loops: {known}")
-        if not isinstance(count, int) or count < 0:
-            raise UsageError(f"loop {name!r} cannot run {count!r} times")
+        whole(count, f"the trip count of loop {name!r}")

@@ -15,11 +15,13 @@ from typing import Any
 
 from peakfold.analysis.cost import Cost
 from peakfold.analysis.counting import cost_of
+from peakfold.arguments import digits
 from peakfold.errors import UsageError
 from peakfold.ir import DTYPES, AttrValue, Graph, Op, Role, Tensor, check_graph
 
-_CONV = re.compile(r"conv\s+(\d+)(?:x(\d+))?\s+(\d+)\s*->\s*(\d+)\s+@\s*(\d+)(?:x(\d+))?(.*)")
-_FC = re.compile(r"(?:fc|linear)\s+(\d+)\s*->\s*(\d+)(.*)")
+_N = "([0-9]{1,8})"
+_CONV = re.compile(rf"conv\s+{_N}(?:x{_N})?\s+{_N}\s*->\s*{_N}\s+@\s*{_N}(?:x{_N})?(.*)")
+_FC = re.compile(rf"(?:fc|linear)\s+{_N}\s*->\s*{_N}(.*)")
 _HINT = 'write "conv 3x3 64->128 @56", with s2 g4 n8 bias float16 as needed, or "fc 4096->1000"'
 
 
@@ -100,7 +102,7 @@ def _words(text: str, words: list[str], *, conv: bool) -> dict[str, Any]:
     for word in words:
         if word == "bias":
             found["bias"] = True
-        elif word[0] in letters and word[1:].isdigit():
+        elif word[0] in letters and digits(word[1:]) is not None:
             found[letters[word[0]]] = int(word[1:])
         elif word in DTYPES and DTYPES[word].bits is not None:
             found["dtype"] = word

@@ -9,14 +9,19 @@ the same exclusion).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
 
 from peakfold.analysis.index import Index
 from peakfold.errors import ModelError
 from peakfold.ir import effect_edges
 
 Edge = tuple[int, int]
+Pairs = NDArray[np.int64]
 _SEARCH = 20_000
 _BLOCK = 8192
 
@@ -59,24 +64,26 @@ class Precedence:
     def precedes(self, one: int, two: int) -> bool:
         """Whether op `one` is surely over when op `two` starts.
 
-        A backward search from `two` that never leaves the positions after `one`. It gives up,
-        and answers no, after 20,000 ops: a plan may be larger for that, never wrong.
+        A backward search from `two`, the earliest op first, that never leaves the positions
+        after `one`. It gives up, and answers no, after 20,000 ops: a plan may be larger for
+        that, never wrong.
 
         Example:
             >>> p = Precedence.of([(), (0,), (), (1,)], (0, 1, 2, 3))
             >>> p.precedes(0, 3), p.precedes(2, 3)
             (True, False)
         """
-        floor = self.position[one]
-        seen = {two}
-        stack = [two]
-        while stack and len(seen) < _SEARCH:
-            for before in self.needs[stack.pop()]:
-                if before == one:
+        floor, begin = self.position[one], self.position[two]
+        seen = {begin}
+        waiting = [begin] if begin > floor else []
+        while waiting and len(seen) < _SEARCH:
+            for before in self.needs[self.order[heappop(waiting)]]:
+                at = self.position[before]
+                if at == floor:
                     return True
-                if before not in seen and self.position[before] > floor:
-                    seen.add(before)
-                    stack.append(before)
+                if at > floor and at not in seen:
+                    seen.add(at)
+                    heappush(waiting, at)
         return False
 
     def with_edges(self, edges: Iterable[Edge]) -> Precedence:
@@ -137,7 +144,9 @@ class Use:
     kept: bool = False
 
 
-def conflicts(order: Precedence, uses: Sequence[Use]) -> list[Edge]:
+def conflicts(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None] = lambda: None
+) -> Pairs:
     """Pairs of buffers that some run may need at the same time, each pair once, sorted.
 
     Two buffers are free of conflict if all touches of one precede the first write of the
@@ -147,37 +156,75 @@ def conflicts(order: Precedence, uses: Sequence[Use]) -> list[Edge]:
     Args:
         order: what precedes what.
         uses: per buffer.
+        check: polled at each buffer; ends the work by raising.
+
+    Returns:
+        (k, 2) pairs, the lower buffer first.
 
     Example:
         >>> chain = Precedence.of([(), (0,), (1,)], (0, 1, 2))
-        >>> conflicts(chain, [Use(0, (0, 1)), Use(1, (1, 2)), Use(2, (2,), kept=True)])
-        [(0, 1), (1, 2)]
+        >>> conflicts(chain, [Use(0, (0, 1)), Use(1, (1, 2)), Use(2, (2,), kept=True)]).tolist()
+        [[0, 1], [1, 2]]
     """
-    found: set[Edge] = set()
-    by_start = sorted(range(len(uses)), key=lambda b: (_start(order, uses[b]), b))
-    starts: dict[int, list[int]] = {}
-    for buffer in by_start:
-        starts.setdefault(_start(order, uses[buffer]), []).append(buffer)
-    for group in starts.values():  # born at one op: both exist then
-        found.update((min(a, b), max(a, b)) for i, a in enumerate(group) for b in group[i + 1 :])
+    rows = [
+        np.sort(np.column_stack([np.full(len(others), buffer), others]), axis=1)
+        for buffer, others in _later_conflicts(order, uses, check)
+    ]
+    pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *rows])
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+def crowding(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None] = lambda: None
+) -> Pairs:
+    """(n,) with how many others each buffer conflicts; the pairs themselves are not kept.
+
+    Args:
+        order: what precedes what.
+        uses: per buffer.
+        check: polled at each buffer; ends the work by raising.
+
+    Example:
+        >>> chain = Precedence.of([(), (0,), (1,)], (0, 1, 2))
+        >>> crowding(chain, [Use(0, (0, 1)), Use(1, (1, 2)), Use(2, (2,), kept=True)]).tolist()
+        [1, 2, 1]
+    """
+    count = np.zeros(len(uses), dtype=np.int64)
+    for buffer, others in _later_conflicts(order, uses, check):
+        count[buffer] += len(others)
+        count[others] += 1
+    return count
+
+
+def _later_conflicts(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None]
+) -> Iterator[tuple[int, Pairs]]:
+    """Buffers, and those of a block of ops born later, or with them, that they conflict with."""
+    births = np.array([_start(order, use) for use in uses], dtype=np.int64)
+    by_start = np.argsort(births, kind="stable")
+    births = births[by_start]
+    for at, buffer in enumerate(by_start.tolist()):  # born at one op: both exist then
+        group = by_start[at + 1 : np.searchsorted(births, births[at], "right")]
+        if len(group):
+            yield buffer, group
     for low in range(0, len(order.order), _BLOCK):
         later = _descendants(order, low, low + _BLOCK)
         width = min(_BLOCK, len(order.order) - low)
-        births = sum(1 << at - low for at in starts if low <= at < low + width)
-        for buffer in by_start:
-            use = uses[buffer]
-            start = _start(order, use)
+        here = slice(*np.searchsorted(births, (low, low + width)))
+        born = sum(1 << at - low for at in np.unique(births[here]).tolist())
+        for at, buffer in enumerate(by_start.tolist()):
+            use, start = uses[buffer], int(births[at])
             if start >= low + width - 1:
                 break
+            check()
             after = 0 if use.kept or not use.touches else (1 << width) - 1
             for op in use.touches:
                 after &= later[op]
-            missing = births & ~after
+            missing = born & ~after
             if start >= low:
                 missing &= -1 << start - low + 1
-            for at in _bits(missing):
-                found.update((min(buffer, b), max(buffer, b)) for b in starts[low + at])
-    return sorted(found)
+            if missing:
+                yield buffer, by_start[here][_bits(missing, width)[births[here] - low]]
 
 
 def _start(order: Precedence, use: Use) -> int:
@@ -196,8 +243,46 @@ def _descendants(order: Precedence, low: int, high: int) -> list[int]:
     return later
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+def _bits(mask: int, width: int) -> NDArray[np.bool_]:
+    """(width,) the bits of a mask, lowest first."""
+    packed = np.frombuffer(mask.to_bytes(-(-width // 8), "little"), dtype=np.uint8)
+    return np.unpackbits(packed, bitorder="little", count=width).astype(np.bool_)
+
+
+def without_implied(order: Precedence, edges: Iterable[Edge]) -> list[Edge]:
+    """The edges without those that the order and the others imply, sorted.
+
+    Args:
+        order: what precedes what anyway; none of the edges is one of its own.
+        edges: ``(before, after)``.
+
+    Raises:
+        ModelError: an edge that contradicts the order.
+
+    Example:
+        >>> without_implied(Precedence.of([(), (), ()], (0, 1, 2)), [(0, 1), (0, 2), (1, 2)])
+        [(0, 1), (1, 2)]
+    """
+    left = sorted(set(edges))
+    if not left:
+        return left
+    whole = order.with_edges(left)
+    users: dict[int, list[int]] = {before: [] for before, _ in left}
+    for after, needs in enumerate(whole.needs):
+        for before in needs:
+            if before in users:
+                users[before].append(after)
+    implied: set[Edge] = set()
+    for low in range(0, len(order.order), _BLOCK):
+        later = _descendants(whole, low, low + _BLOCK)
+        # An edge is implied exactly if its end comes after a direct successor of its begin.
+        reached = dict.fromkeys(users, 0)
+        for before, direct in users.items():
+            for op in direct:
+                reached[before] |= later[op]
+        implied.update(
+            (before, after) for before, after in left
+            if low <= whole.position[after] < low + _BLOCK
+            and reached[before] >> whole.position[after] - low & 1
+        )  # fmt: skip
+    return [edge for edge in left if edge not in implied]

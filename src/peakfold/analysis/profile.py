@@ -6,6 +6,7 @@ the target's table or the registry say.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
@@ -13,10 +14,13 @@ from typing import Annotated
 import msgspec
 
 from peakfold.analysis.facts import Facts
-from peakfold.errors import UsageError
+from peakfold.boundary import foreign
+from peakfold.errors import UsageError, shortened
 from peakfold.ir import Op
 
 SCHEMA = "peakfold.profile/1"
+FILE_LIMIT = 1 << 26
+"""Bytes of a profile's file."""
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
@@ -45,6 +49,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """Bytes of scratch by op, of those that were measured."""
         return {o.op: o.scratch_bytes for o in self.ops if o.scratch_bytes is not None}
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its content, in whatever way its file is laid out."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
 
 def decode_profile(data: bytes, where: str = "profile") -> Profile:
     """Read a profile.
@@ -58,14 +67,12 @@ def decode_profile(data: bytes, where: str = "profile") -> Profile:
         ...
         peakfold.errors.UsageError: profile: not a profile: Object missing required field `schema`
     """
-    try:
+    with foreign("not a profile", where, error=UsageError):
         profile = msgspec.json.decode(data, type=Profile)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"not a profile: {error}", where=where) from None
     if profile.schema != SCHEMA:
         raise UsageError(
-            f"its schema is {profile.schema!r}, this version reads {SCHEMA!r}", where=where,
-            hint="measure again",
+            f"its schema is {shortened(profile.schema, 80)!r}, this version reads {SCHEMA!r}",
+            where=where, hint="measure again",
         )  # fmt: skip
     return profile
 

@@ -54,6 +54,6 @@ def command(folder: str, as_json: bool, force: bool, quiet: bool) -> int:
 def _make(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot create the folder: {reason}", where=str(home)) from None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from peakfold.cli import options as opt
+from peakfold.cli.group import say_error
 from peakfold.cli.output import color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
+
+if TYPE_CHECKING:
+    from peakfold.reports.payload import FitDocument, TrainingFitDocument
 
 
 @opt.verb("fit", example="peakfold fit model.tflite --target tflm --budget 256KiB")
@@ -62,7 +66,7 @@ def command(
         result = fit(loaded.graph, max(have - beside, 0), options, runtime, chip)
     document = fit_document(called(loaded), result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
-    return 0 if result.fits else DoesNotFit.exit_code
+    return _verdict(document)
 
 
 def _training(
@@ -87,4 +91,14 @@ def _training(
         to_json(document) if as_json
         else fit_training_text(document, width=width(), color=color())
     )  # fmt: skip
-    return 0 if document.fits else DoesNotFit.exit_code
+    return _verdict(document)
+
+
+def _verdict(document: FitDocument | TrainingFitDocument) -> int:
+    """0, or 3 with the reason."""
+    from peakfold.reports.budget import short_of
+
+    if document.fits:
+        return 0
+    say_error(short_of("the model", document.need_bytes, document.have_bytes))
+    return DoesNotFit.exit_code

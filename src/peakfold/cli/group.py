@@ -20,10 +20,11 @@ from typing import Any, NoReturn
 
 import click
 
+from peakfold.cli.signals import INTERRUPTED, behind, interrupt
 from peakfold.errors import PeakfoldError
+from peakfold.printable import one_line
 
 _PACKAGE = "peakfold.cli"
-_INTERRUPTED = 130
 TRACEBACK = "peakfold.traceback"
 
 # The one-line helps stand here, so that the list of verbs needs no verb's module.
@@ -106,6 +107,13 @@ class PeakfoldGroup(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's
+        """Parse; click would tell of a Ctrl-C here by an empty line."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         """Run the verb; what it raises becomes a line and an exit code."""
         try:
@@ -115,6 +123,11 @@ class PeakfoldGroup(click.Group):
         except KeyboardInterrupt:
             raise click.Abort from None
         except Exception as error:  # a user never sees a traceback unasked
+            ended = behind(error)
+            if isinstance(ended, KeyboardInterrupt):
+                raise click.Abort from None
+            if ended is not None:
+                raise ended from None
             if ctx.meta.get(TRACEBACK):
                 traceback.print_exc()
             return _failed(error)
@@ -135,32 +148,24 @@ class PeakfoldGroup(click.Group):
             code = error.exit_code
         except click.Abort:
             say_error("interrupted")
-            code = _INTERRUPTED
+            code = INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """A Ctrl-C is one interrupt, however often it arrives.
-
-    `timeout` and some shells signal a process and its group, so a second one comes while the
-    first is being told; it would end in a traceback. After the first the process only ends.
-    """
+    """A Ctrl-C is one interrupt, for a caller of this module that took no care itself."""
     before = signal.getsignal(signal.SIGINT)
     main_thread = threading.current_thread() is threading.main_thread()
     if before is not signal.default_int_handler or not main_thread:
         yield
         return
 
-    def first(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, first)
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is first:
+        if signal.getsignal(signal.SIGINT) is interrupt:
             signal.signal(signal.SIGINT, before)
 
 
@@ -187,8 +192,7 @@ def say_error(message: str) -> None:
 
 def print_line(text: str) -> None:
     """A line on stderr with everything unprintable escaped; a closed stderr is no error."""
-    line = " ".join(text.split())
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    safe = one_line(text)
     try:
         click.echo(safe.encode("ascii", "backslashreplace") if _ascii() else safe, err=True)
     except OSError:
@@ -219,3 +223,6 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: bool) ->
 
         click.echo(f"peakfold {version('peakfold')}")
         ctx.exit()
+
+
+main = PeakfoldGroup()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from peakfold.arguments import digits
 from peakfold.cli import options as opt
 from peakfold.cli.group import say_error
 from peakfold.cli.output import Outputs, color, emit, width, working
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     metavar="LAYER",
     help='Compare layer types, without a model: "conv 3x3 64->128 @56".',
 )
+@opt.trust_option
 @opt.binding_options
 @opt.target_option
 @opt.fold_options
@@ -205,9 +207,10 @@ def parse_trips(words: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for word in words:
         name, _, number = word.rpartition("=")
-        if not name or not number.isdigit():
+        count = digits(number)
+        if not name or count is None:
             raise UsageError(f"--trips {word!r} is not NAME=N")
-        found[name] = int(number)
+        found[name] = count
     return found
 
 
@@ -219,10 +222,10 @@ def parse_batches(words: str | None) -> tuple[int, ...]:
     """
     if words is None:
         return ()
-    parts = words.split(",")
-    if not all(part.strip().isdecimal() and int(part) for part in parts):
+    numbers = [digits(part.strip()) or 0 for part in words.split(",")]
+    if not all(numbers):
         raise UsageError(f"--batches {words!r} are not numbers from 1 on, such as 1,8,64")
-    return tuple(int(part) for part in parts)
+    return tuple(numbers)
 
 
 def _contents(

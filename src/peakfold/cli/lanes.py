@@ -16,13 +16,13 @@ from peakfold.cli.output import color, emit, width, working
               help="Try 1, 2, ... N lanes, then free.")  # fmt: skip
 @click.option("--added-edges", type=click.IntRange(min=0), default=0, show_default=True,
               metavar="K", help="Also free with up to K edges that save memory.")  # fmt: skip
-@click.option("--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-              help="Alignment and padding of buffers.")  # fmt: skip
+@opt.align_option
+@opt.time_limit(20.0, "For the searches of all rows together.")
 @opt.json_option
 @opt.quiet_option
 def command(
     model: str, dims: tuple[str, ...], shapes: tuple[str, ...], target: str, most: int,
-    added_edges: int, align: int | None, as_json: bool, quiet: bool,
+    added_edges: int, align: int | None, time_limit: float, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Show what running branches of MODEL together costs in memory.
 
@@ -40,7 +40,9 @@ def command(
 
     with working("planning", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
-        study = study_graph(loaded.graph, PlanOptions(target=target, align=align))
+        study = study_graph(
+            loaded.graph, PlanOptions(target=target, align=align, time_limit=time_limit)
+        )
         rows = trade_offs(study, [*range(1, most + 1), 0], added_edges)
     document = lanes_document(called(loaded), rows)
     emit(

@@ -12,6 +12,7 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 
 @opt.verb("modes", example="peakfold modes alexnet.onnx vgg.onnx --train --chart modes.svg")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@opt.trust_option
 @opt.binding_options
 @opt.target_option
 @opt.choice("--share", opt.SHARE, "any", "Who may follow whom in a shared object.")
@@ -45,7 +46,10 @@ def command(
         graphs = [(called(loaded), loaded.graph) for name in models
                   for loaded in (load(name, bindings),)]  # fmt: skip
         document = modes_document(graphs, options)
-    emit(to_json(document) if as_json else modes_text(document, width=width(), color=color()))
+    if as_json:
+        emit(to_json(document))
+    elif outputs.to_stdout is None:
+        emit(modes_text(document, width=width(), color=color()))
     if outputs.wants("chart"):
         outputs.write({"chart": modes_svg(document).encode()}, quiet=quiet)
     return 0

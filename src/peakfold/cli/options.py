@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peakfold.arguments import digits
 from peakfold.cli.group import traceback_option
 from peakfold.errors import UsageError
 from peakfold.units import parse_size
@@ -81,9 +82,10 @@ class Lanes(click.ParamType[int]):
         text = str(value)
         if text == "free":
             return 0
-        if not text.isdigit() or int(text) < 1:
+        count = digits(text)
+        if not count:
             self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
-        return int(text)
+        return count
 
 
 def lines(names: tuple[str, ...]) -> str:
@@ -152,7 +154,19 @@ def time_limit(default: float, help: str) -> Callable[[_F], _F]:
                         show_default=True, metavar="SECONDS", help=help)  # fmt: skip
 
 
-model_argument = click.argument("model", metavar="MODEL")
+def _trust(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from peakfold.boundary import trusting
+
+        context.with_resource(trusting())
+
+
+trust_option = click.option(
+    "--trust", is_flag=True, expose_value=False, callback=_trust,
+    help="Let PyTorch's own loader read a .pt2, which runs code of the file.",
+)  # fmt: skip
+
+model_argument = _stack(click.argument("model", metavar="MODEL"), trust_option)
 
 binding_options = _stack(
     click.option(
@@ -275,9 +289,10 @@ def take_split(flags: dict[str, Any]) -> Split | None:
     from peakfold.transform import Split
 
     name, _, count = text.rpartition("=")
-    if not name or not count.isdigit():
+    number = digits(count)
+    if not name or number is None:
         raise UsageError(f"--split {text!r} is not TENSOR=N", hint="for example --split relu4=3")
-    return Split(name, int(count))
+    return Split(name, number)
 
 
 def take_training(flags: dict[str, Any]) -> Train | None:
@@ -306,7 +321,7 @@ def take_training(flags: dict[str, Any]) -> Train | None:
 
 align_option = click.option(
     "--align", type=click.IntRange(1, 2**30), metavar="BYTES",
-    help="Alignment and padding of buffers.",
+    help="Alignment and padding of buffers, a power of two.",
 )  # fmt: skip
 
 target_option = click.option(

@@ -13,6 +13,7 @@ from peakfold.cli.group import print_line
 from peakfold.errors import UsageError
 
 STDOUT = "-"
+_LEAST = 40
 _PLAIN = str.maketrans("█▇▆▅▄▃▂▁░╌─│┤└▲…", "######__.--|++^~")
 
 
@@ -61,8 +62,8 @@ def color() -> bool:
 
 
 def width() -> int:
-    """Characters of a line: the terminal's, or COLUMNS, or 80; at most 140 are used."""
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 140))
+    """Characters of a line: the terminal's, or COLUMNS, or 80; 40 at least and 140 at most."""
+    return max(_LEAST, min(shutil.get_terminal_size((80, 24)).columns, 140))
 
 
 @contextlib.contextmanager
@@ -75,6 +76,14 @@ def working(what: str, *, quiet: bool) -> Iterator[None]:
 
     with Console(stderr=True).status(f"{what} ..."):
         yield
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name can be looked up: none that is stdin, too long or holds a NUL character."""
+    try:
+        return name != STDOUT and Path(name).exists()
+    except (OSError, ValueError):
+        return False
 
 
 class Outputs:
@@ -94,7 +103,7 @@ class Outputs:
         self, names: Mapping[str, str | None], *, force: bool, inputs: tuple[str, ...] = (),
         json: bool = False,
     ) -> None:  # fmt: skip
-        from peakfold.reports.files import check_writable
+        from peakfold.reports.files import check_writable, target_of
 
         self.names = {what: name for what, name in names.items() if name is not None}
         self.force = force
@@ -103,9 +112,9 @@ class Outputs:
             raise UsageError("only one result can go to stdout", hint="name a file instead of -")
         self.to_stdout = piped[0] if piped else None
         paths = [Path(name) for name in self.names.values() if name != STDOUT]
-        read = {Path(name).resolve() for name in inputs if name != STDOUT}
+        read = {Path(name).resolve() for name in inputs if _is_path(name)}
         for path in paths:
-            if path.resolve() in read:
+            if target_of(path) in read:
                 raise UsageError("would replace the file that is read", where=str(path))
         check_writable(paths, force=force)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakfold.cli import options as opt
-from peakfold.cli.group import print_line
-from peakfold.cli.output import STDOUT, Outputs, emit, working
+from peakfold.cli.group import print_line, say_error
+from peakfold.cli.output import STDOUT, Outputs, color, emit, width, working
 from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
     help="Go on below the capacity; without a capacity this is always done.",
 )
 @opt.time_limit(5.0, "Of the whole search.")
+@click.option("--node-limit", type=click.IntRange(0), metavar="N",
+              help="Of the exact search: with --time-limit inf, one result anywhere.")  # fmt: skip
 @click.option(
     "--strategy",
     default="best",
@@ -100,7 +102,7 @@ def command(
     outputs = Outputs(names, force=force, inputs=(file, *read_too), json=as_json)
     _refuse_contradictions(search, reduce_to)
     from peakfold.packing import reshape, table
-    from peakfold.reports.packing import pack_text
+    from peakfold.reports.packing import pack_miss, pack_text
     from peakfold.reports.payload import to_json
 
     read = table.parse_csv(sys.stdin, "stdin") if file == STDOUT else table.read_csv(file)
@@ -124,8 +126,10 @@ def command(
     if as_json:
         emit(to_json(found.document))
     elif outputs.to_stdout is None:
-        emit(pack_text(found.document))
+        emit(pack_text(found.document, width=width(), color=color()))
     outputs.write(contents, quiet=quiet)
+    if (miss := pack_miss(found.document)) is not None:
+        say_error(miss)
     return _EXIT[found.document.status]
 
 
@@ -135,7 +139,7 @@ def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> Non
         "--capacity": search["capacity"] is not None, "--minimize": search["minimize"],
         "--explain": search["explain"], "--planner": search["planner"] is not None,
         "--strategy": search["strategy"] != "best", "--reduce": reduce_to is not None,
-        "--replan": search["old"] is not None,
+        "--replan": search["old"] is not None, "--node-limit": search["node_limit"] is not None,
     }  # fmt: skip
     for option, key in (("--banks", "banks"), ("--replan", "old")):
         if search[key] is None:
@@ -167,13 +171,18 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
     planner = verdict.load_planner(search["planner"]) if search["planner"] else None
     return decide(
         problem, capacity=search["capacity"], minimize=search["minimize"],
-        strategy=search["strategy"], want_culprits=search["explain"], planner=planner,
-        progress=_narrate(quiet), **effort,
+        strategy=search["strategy"], node_limit=search["node_limit"],
+        want_culprits=search["explain"], planner=planner, progress=_narrate(quiet), **effort,
     )  # fmt: skip
 
 
 def _say_compiling() -> None:
-    print_line("Compiling kernels, once after an installation; the time limit waits for it")
+    from peakfold.packing.kernels import CACHE
+
+    often = "once after an installation" if CACHE is not None else (
+        "about 12 s in each run, as no folder can keep them (see NUMBA_CACHE_DIR)"
+    )  # fmt: skip
+    print_line(f"Compiling kernels, {often}; the time limit waits for it")
 
 
 def _narrate(quiet: bool) -> Callable[[int, int], None] | None:

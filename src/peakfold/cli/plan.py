@@ -10,9 +10,9 @@ from peakfold.cli import options as opt
 from peakfold.cli.group import say_error
 from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
-from peakfold.units import format_bytes
 
 if TYPE_CHECKING:
+    from peakfold.reports.payload import TrainingDocument
     from peakfold.reports.results import PlanReport
 
 _STRATEGIES = f"""\b
@@ -162,12 +162,21 @@ def _training(
         emit(report.to_text(width=width(), color=color()))
     make = {"plan": lambda: encode_plan(report.result.plan), "snapshot": report.to_snapshot}
     outputs.write({k: build() for k, build in make.items() if outputs.wants(k)}, quiet=quiet)
-    need = max(report.document.first.peak_bytes, report.document.steady.peak_bytes)
+    return _step_verdict(report.document, budget)
+
+
+def _step_verdict(document: TrainingDocument, budget: int | None) -> int:
+    """0, or 3 with the reason when the budget or the device is too small for a step."""
+    from peakfold.reports.budget import short_of
+
+    need = max(document.first.peak_bytes, document.steady.peak_bytes)
     if budget is not None and need > budget:
-        say_error(f"does not fit: the step needs {format_bytes(need)} ({need} B), "
-                  f"the budget is {format_bytes(budget)} ({budget} B)")  # fmt: skip
+        say_error(short_of("the step", need, budget))
         return DoesNotFit.exit_code
-    return DoesNotFit.exit_code if report.document.fits is False else 0
+    if document.fits is False:
+        say_error(short_of("the step", document.need_bytes or need, document.have_bytes or 0))
+        return DoesNotFit.exit_code
+    return 0
 
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:

@@ -23,30 +23,46 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also run the model as planned, in one arena, and compare with an ordinary run.",
 )
+@click.option(
+    "--profile",
+    metavar="FILE",
+    help="The measured scratch that the plan was made with; without it that is only claimed.",
+)
+@click.option(
+    "--prove",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Search so long, twice at most, to derive bounds again that only a search can.",
+)
 @opt.json_option
 @opt.quiet_option
-def command(model: str, plan: str | None, run: bool, as_json: bool, quiet: bool) -> int:
+def command(
+    model: str, plan: str | None, run: bool, profile: str | None, prove: float | None,
+    as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
     """Check PLAN against MODEL, by code that shares nothing with the planner.
 
     MODEL is loaded with the numbers the plan records; the plan of another model is refused.
-    Without PLAN the layout that a .tflite file carries is judged. Exit code 5 means that a
-    check failed.
+    What a plan says and no check derives is listed as claimed. Without PLAN the layout that a
+    .tflite file carries is judged. Exit code 5 means that a check failed.
     """
     from peakfold.reports import documents, face
     from peakfold.reports.payload import CheckRecord, to_json
     from peakfold.reports.results import VerifyReport
 
     if plan is None:
-        if run:
-            raise UsageError("--run follows a plan", hint="name the plan's file")
+        if run or profile is not None or prove is not None:
+            raise UsageError(
+                "--run, --profile and --prove follow a plan", hint="name the plan's file"
+            )
         return _file(model, as_json=as_json, quiet=quiet)
     try:
         with working("checking", quiet=quiet):
-            report = face.verify(model, plan)
+            report = face.verify(model, plan, profile=profile, prove=prove)
         if run and report.ok:  # a plan that is wrong on paper is not run
             with working("running", quiet=quiet):
                 checks = [*report.document.checks, _run(model, plan)]
-            report = VerifyReport(documents.verify_document(checks))
+            report = VerifyReport(documents.verify_document(checks, report.document.claimed))
     except InvalidPlan as error:
         if as_json:  # a refusal is a result, too
             refusal = CheckRecord(name="plan is for this model", ok=False, detail=str(error))
@@ -79,6 +95,6 @@ def _run(model: str, plan: str) -> CheckRecord:
     from peakfold.runtimes.reference import check_run
 
     record = face.read_plan(plan)
-    loaded = face.load(model, dims=record.bindings.dims, shapes=record.bindings.shapes)
+    loaded = face.load_for(model, record)
     check = check_run(model, loaded.graph, record)
     return CheckRecord(name=check.name, ok=check.ok, detail=check.detail)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+from peakfold.arguments import shown
+from peakfold.boundary import read_text
 from peakfold.device.read import read_device
 from peakfold.device.record import Check, Device, Engine, Figure, Group, Latency, Rate
-from peakfold.errors import UsageError
+from peakfold.errors import ModelError, UsageError
 
 __all__ = [
     "ALIASES", "Check", "Device", "Engine", "Figure", "Group", "Latency", "Rate", "device_names",
@@ -21,6 +23,9 @@ __all__ = [
 ALIASES = {"a100": "a100-80gb", "v100": "v100-sxm2", "h100": "h100-sxm5", "h200": "h200-sxm",
            "p100": "p100-sxm2", "jetson": "jetson-agx-orin", "raspberry-pi": "raspberry-pi-5",
            "cortex-m7": "stm32h743", "cortex-m4": "stm32l4r5"}  # fmt: skip
+
+MAX_BYTES = 1 << 20
+"""Of a device file of the user's."""
 
 
 def device_names() -> tuple[str, ...]:
@@ -47,6 +52,8 @@ def load_device(name: str) -> Device:
         >>> load_device("T4").title
         'NVIDIA T4'
     """
+    if not isinstance(name, str):
+        raise UsageError(f"a device has a name, which this is not: {shown(name)}")
     plain, colon, run = name.rpartition(":")
     if not colon or run.endswith(".toml"):
         return _load(name)
@@ -62,10 +69,9 @@ def load_device(name: str) -> Device:
 def _load(name: str) -> Device:
     if name.endswith(".toml"):
         try:
-            text = Path(name).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"cannot be read: {reason}", where=name) from None
+            text = read_text(Path(name), MAX_BYTES, "a device file")
+        except ModelError as error:
+            raise UsageError(error.what, where=name) from None
         return read_device(text, Path(name).stem, name)
     plain = _plain(name)
     presets = device_names()

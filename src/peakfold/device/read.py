@@ -26,8 +26,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, cast, get_args
 
+from peakfold.boundary import foreign
 from peakfold.device.record import Check, Class, Device, Engine, Figure, Group, Latency
-from peakfold.errors import UsageError
+from peakfold.errors import UsageError, shortened
 from peakfold.ir.types import DTYPES
 
 _Units = dict[str, tuple[str, str]]
@@ -56,6 +57,15 @@ _LATENCY = ("name", "source", "conditions", "dtype", "batch", "launch_us", "weig
             "compute_ps", "memory_ps", "models", "families", "median", "p90")  # fmt: skip
 
 
+_LEAST, _MOST = 1e-9, 2.0**62
+
+
+def _shown(value: object) -> str:
+    """A value of the file in few characters; Python writes no integer of thousands of digits."""
+    whole = isinstance(value, int) and abs(value) > _MOST
+    return "a number of more than 62 bits" if whole else shortened(repr(value), 80)
+
+
 class _Reader:
     """One file being read; `where` names it in errors."""
 
@@ -80,17 +90,19 @@ class _Reader:
                 raise self.fail(f"unknown key {key!r} {inside}", f"known: {', '.join(keys)}")
 
     def number(self, value: object, name: str) -> float:
-        """A finite number above zero."""
+        """A number above zero that arithmetic bears: no infinity, and no quotient that is one."""
         good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not math.isfinite(cast(float, value)) or cast(float, value) <= 0:
-            raise self.fail(f"{name} is {value!r}, not a number above 0",
+        if not good or not 0 < cast(float, value) < math.inf:
+            raise self.fail(f"{name} is {_shown(value)}, not a number above 0",
                             "leave out what is not known")  # fmt: skip
+        if not _LEAST <= cast(float, value) <= _MOST:
+            raise self.fail(f"{name} is {_shown(value)}, which no device has")
         return float(cast(float, value))
 
     def text(self, value: object, name: str) -> str:
         """A string."""
         if not isinstance(value, str):
-            raise self.fail(f"{name} is {value!r}, not a text")
+            raise self.fail(f"{name} is {_shown(value)}, not a text")
         return value
 
     def figure(self, value: object, name: str, units: _Units) -> Figure:
@@ -112,7 +124,10 @@ class _Reader:
         note = self.text(value.get("note", ""), f"{name}.note")
         amount = self.number(value[given[0]], f"{name}.{given[0]}")
         # In decimal: 8.1 TFLOP/s is 8.1e12, not the nearest product of floats.
-        return Figure(float(Decimal(repr(amount)) * Decimal(factor)), base, source, note)
+        scaled = float(Decimal(repr(amount)) * Decimal(factor))
+        if scaled > _MOST:
+            raise self.fail(f"{name} is {_shown(scaled)} {base}, which no device has")
+        return Figure(scaled, base, source, note)
 
     def peaks(self, value: object) -> dict[Engine, dict[str, Figure]]:
         """The [peak.ENGINE] tables."""
@@ -193,10 +208,8 @@ def read_device(text: str, name: str, where: str) -> Device:
         262144.0
     """
     reader = _Reader(where)
-    try:
+    with foreign("is no TOML", where, error=UsageError):
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise reader.fail(f"is no TOML: {error}") from None
     reader.known(data, _TOP, "")
     for key, source in reader.table(data.get("sources", {}), "sources").items():
         reader.sources[key] = reader.text(source, f"sources.{key}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.errors import ModelError, UsageError
+from peakfold.boundary import file_size, first_line, trusted, trusting
+from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
-from peakfold.ir import Graph, check_graph, parse_graph
+from peakfold.ir import Graph, check_graph
 
 FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -29,12 +31,13 @@ class Loaded:
     path: str
 
 
-def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
-    """Read a model file.
+def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = False) -> Loaded:
+    """Read a model file. No code of it is run, but for ``package.module:callable``.
 
     Args:
         path: a ``.onnx``, ``.tflite``, ``.pf`` or ``.pt2`` file, or ``package.module:callable``.
         bindings: numbers for symbolic dimensions and unknown shapes.
+        trust: let PyTorch's own loader read a ``.pt2`` file, which runs code of the file.
 
     Raises:
         UsageError: no such file, an unknown format, or bindings that name nothing.
@@ -53,19 +56,21 @@ def load(path: str | Path, bindings: Bindings | None = None) -> Loaded:
             f"unknown model format {path.suffix!r}", where=str(path),
             hint=f"known: {', '.join(FORMATS)}, package.module:callable",
         )  # fmt: skip
-    if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, where=str(path))
+    file_size(path)
     try:
-        graph, bindings = _READERS[path.suffix](path, bindings)
+        with trusting() if trust else nullcontext():
+            graph, bindings = _READERS[path.suffix](path, bindings)
         check_graph(graph)
-    except RecursionError:
-        raise ModelError("it nests too deeply", where=str(path)) from None
-    except ModelError as error:
-        if str(path) in error.where:
+    except PeakfoldError as error:
+        if str(path) in error.where or not isinstance(error, ModelError):
             raise
         where = ", ".join(part for part in (str(path), error.where) if part)
         raise ModelError(error.what, where=where, hint=error.hint) from None
+    except Exception as error:  # a reader's own slip: its traceback stays for --traceback
+        bounded = isinstance(error, (RecursionError, MemoryError))
+        reason = first_line(error) if bounded else f"{type(error).__name__}: {first_line(error)}"
+        hint = "" if bounded else "please report it, with the file"
+        raise ModelError(f"cannot be read: {reason}", where=str(path), hint=hint) from error
     return Loaded(graph, bindings, str(path))
 
 
@@ -84,17 +89,17 @@ def _load_tflite(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
 
 
 def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.text import bind_shapes
+    from peakfold.frontends.text import load_text
 
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"cannot read it as text: {error}") from None
-    return bind_shapes(parse_graph(text, str(path)), bindings)
+    return load_text(path, bindings)
 
 
 def _load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.torch_load import load_program
+    if trusted():
+        from peakfold.frontends.torch_load import load_trusted
+
+        return load_trusted(path, bindings)
+    from peakfold.frontends.pt2_load import load_program
 
     return load_program(path, bindings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from peakfold.arguments import digits
 from peakfold.errors import UsageError
 from peakfold.ir import DTYPES, DType, Shape
 
@@ -52,11 +53,12 @@ class Bindings:
         given_dims: dict[str, int] = {}
         for item in dims:
             name, sep, number = item.rpartition("=")
-            if not sep or not name or not number.isdigit():
+            count = digits(number)
+            if not sep or not name or count is None:
                 raise UsageError(f"--dim {item!r} is not NAME=N", hint="for example --dim batch=4")
             if name in given_dims:
                 raise UsageError(f"--dim {name!r} is given twice")
-            given_dims[name] = _sane(int(number), item)
+            given_dims[name] = _sane(count, item)
         given_shapes: dict[str, GivenShape] = {}
         for item in shapes:
             name, sep, text = item.rpartition("=")
@@ -117,9 +119,10 @@ def _parse_shape(item: str, text: str) -> GivenShape:
             raise UsageError(f"--shape {item!r}: unknown element type {word!r}")
         dtype = DTYPES[word]
     parts = text.replace(",", "x").split("x") if text else []
-    if not all(part.isdigit() for part in parts):
+    numbers = [number for part in parts if (number := digits(part)) is not None]
+    if len(numbers) < len(parts):
         raise UsageError(f"--shape {item!r} is not TENSOR=AxBxC", hint="--shape x=1x3x224x224")
-    return GivenShape(tuple(_sane(int(part), item) for part in parts), dtype)
+    return GivenShape(tuple(_sane(number, item) for number in numbers), dtype)
 
 
 def _sane(number: int, item: str) -> int:

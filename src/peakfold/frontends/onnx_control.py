@@ -10,7 +10,17 @@ from peakfold.errors import ModelError
 from peakfold.frontends.onnx_nodes import attributes, bodies, captured, first, where
 from peakfold.frontends.onnx_scope import Scope
 from peakfold.frontends.onnx_types import dtype_and_shape, is_complete, tensor_type
-from peakfold.ir import DTYPES, AttrValue, Dim, Op, Region, Role, Shape
+from peakfold.ir import (
+    DTYPES,
+    OPAQUE,
+    AttrValue,
+    Dim,
+    Op,
+    Region,
+    Role,
+    Shape,
+    element_count,
+)  # fmt: skip
 
 Declared = Mapping[str, ValueInfoProto]
 Walk = Callable[[Scope], None]
@@ -53,6 +63,7 @@ def _add_if(scope: Scope, node: NodeProto, walk: Walk) -> None:
     for branch in branches:
         if len(branch.output) < len(node.output):
             raise ModelError("a branch has too few outputs", where=where(node))
+    _check_scalar(scope, node, 0, "bool", "condition")
     condition = scope.values.get(node.input[0]) if node.input else None
     if condition is not None and condition.size == 1:
         _inline(scope, node, branches[0 if condition.item() else 1], walk)
@@ -70,6 +81,21 @@ def _add_if(scope: Scope, node: NodeProto, walk: Walk) -> None:
     )  # fmt: skip
     op_name = node.name or first(node.output)
     scope.add(Op(op_name, "if", tuple(node.input), tuple(node.output), regions=regions))
+
+
+def _check_scalar(scope: Scope, node: NodeProto, at: int, wanted: str, what: str) -> None:
+    """Refuse an operand that must be one element of a type, and is known to be none.
+
+    Raises:
+        ModelError: it is another type, or several elements.
+    """
+    if at >= len(node.input) or not node.input[at]:
+        return
+    dtype, shape = scope.type_of(node.input[at])
+    count = None if shape is None else element_count(shape)
+    if dtype.name not in (wanted, OPAQUE.name) or count not in (1, None):
+        found = dtype.name if count in (1, None) else f"{count} elements"
+        raise ModelError(f"its {what} is {found}, not one {wanted}", where=where(node))
 
 
 def _merge_branches(scope: Scope, name: str, results: Sequence[tuple[Scope, str]]) -> None:
@@ -129,6 +155,8 @@ def _add_loop(scope: Scope, node: NodeProto, declared: Declared, walk: Walk) -> 
     scalar = [tensor_type(DTYPES["int64"], ()), tensor_type(DTYPES["bool"], ())]
     types = [scope.proto_of(name) for name in carried]
     inner = _walk_carried(scope, body, scalar, types, 1, walk)
+    _check_scalar(scope, node, 0, "int64", "trip count")
+    _check_scalar(scope, node, 1, "bool", "condition")
     trips = scope.values.get(node.input[0]) if node.input and node.input[0] else None
     count = int(trips.item()) if trips is not None and trips.size == 1 else None
     for at, name in enumerate(node.output):

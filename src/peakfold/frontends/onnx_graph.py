@@ -14,11 +14,11 @@ from onnx import NodeProto, TypeProto
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import onnx_control
 from peakfold.frontends.bindings import Bindings
+from peakfold.frontends.onnx_bounds import every_node
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_infer import declare_outputs
-from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import (
-    STANDARD,
     attributes,
     bodies,
     captured,
@@ -47,6 +47,7 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     """
     proto = file.model.graph
     scope = Scope(file, proto, [bindings], list(file.notes), set())
+    scope.visits[0] += 60 * sum(1 for _ in every_node(proto.node))
     symbols: set[str] = set()
     for info in proto.input:
         # Up to IR version 3 every initializer is listed as an input too.
@@ -62,6 +63,11 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     unknown = sorted(set(bindings.shapes) - scope.seen)
     if unknown:
         raise UsageError(f"--shape names no tensor of the model: {unknown[0]!r}")
+    if scope.differ:
+        scope.notes.append(
+            f"{len(scope.differ)} tensors have another shape in the file than their ops make, "
+            f"first {scope.differ[0]!r}; what the ops make is used"
+        )
     return scope.close(proto.name or "onnx"), scope.bindings[0]
 
 
@@ -94,6 +100,9 @@ def walk(scope: Scope) -> None:
         ModelError: a cycle, or a node that cannot be understood.
     """
     declared = {info.name: info for info in (*scope.proto.value_info, *scope.proto.output)}
+    scope.visits[0] -= len(scope.proto.node)
+    if scope.visits[0] < 0:
+        raise ModelError("its loops nest so that their bodies would be walked too often")
     for node in sorted_nodes(scope.proto.node):
         _add_node(scope, node, declared)
 

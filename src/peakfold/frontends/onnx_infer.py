@@ -10,9 +10,10 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from peakfold.errors import ModelError
-from peakfold.frontends.onnx_names import onnx_kind
-from peakfold.frontends.onnx_nodes import STANDARD, where
-from peakfold.frontends.onnx_scope import Scope, Signature
+from peakfold.frontends.onnx_guard import misuse
+from peakfold.frontends.onnx_names import STANDARD, onnx_kind
+from peakfold.frontends.onnx_nodes import where
+from peakfold.frontends.onnx_scope import Scope, Signature, require_sane
 from peakfold.frontends.onnx_types import (
     dtype_and_shape,
     is_complete,
@@ -20,7 +21,7 @@ from peakfold.frontends.onnx_types import (
     tensor_type,
 )
 from peakfold.frontends.onnx_values import MAX_ELEMENTS, Value
-from peakfold.ir import OPAQUE, Op, Role, Tensor, element_count
+from peakfold.ir import OPAQUE, Op, Role, Tensor, compatible, element_count
 from peakfold.ops import VALUE_INPUTS, Context, lookup
 
 
@@ -44,7 +45,8 @@ def declare_outputs(
         declared: the file's own ``value_info`` and outputs.
 
     Raises:
-        ModelError: shapes that do not fit this op, by onnx's rule and no other says better.
+        ModelError: shapes that do not fit this op, by onnx's rule, and the registry's does not
+            say better. What the file declares is then no better than the file.
         UsageError: the user's shape contradicts the model.
     """
     key = _signature(scope, node, op, data)
@@ -52,12 +54,24 @@ def declare_outputs(
     if told is not None:
         for name, (dtype, shape) in zip(op.results, told, strict=True):
             scope.settle(name, dtype, shape)
+        _compare(scope, op, declared)
         return
-    found, failure = _onnx_rule(scope, node, data)
+    found, failure, certain = _onnx_rule(scope, node, data)
     if key is not None and not failure:
         _remember(scope, key, [found.get(name) for name in op.results])
-    for name, proto in _best(scope, op, found, failure, declared, where(node)).items():
+    trusted = {} if certain else declared
+    for name, proto in _best(scope, op, found, failure, trusted, where(node)).items():
         scope.declare(name, proto)
+    _compare(scope, op, declared)
+
+
+def _compare(scope: Scope, op: Op, declared: Mapping[str, ValueInfoProto]) -> None:
+    """Remember results that the file declares in another shape."""
+    for name in op.results:
+        if name in declared:
+            shape, stated = scope.type_of(name)[1], dtype_and_shape(declared[name].type)[1]
+            if shape is not None and stated is not None and not compatible(shape, stated):
+                scope.differ.append(name)
 
 
 def _signature(
@@ -103,6 +117,7 @@ def _best(
     for name in names:
         if name in declared and not is_complete(found.get(name)):
             found[name] = _better(found.get(name), declared[name].type)
+            scope.values.declared.add(name)
     if failure and not all(is_complete(found.get(name)) for name in names):
         raise ModelError(f"its shapes do not fit: {failure}", where=place)
     return {name: found.get(name) for name in names}
@@ -124,18 +139,20 @@ def _better(one: TypeProto | None, other: TypeProto | None) -> TypeProto | None:
 
 def _onnx_rule(
     scope: Scope, node: NodeProto, data: Mapping[str, Value]
-) -> tuple[dict[str, TypeProto | None], str]:
-    """Onnx's answer and, where it refuses the node, its reason."""
+) -> tuple[dict[str, TypeProto | None], str, bool]:
+    """Onnx's answer; where it refuses the node its reason, and whether it concerns the shapes."""
     domain = "" if node.domain in STANDARD else node.domain
     inputs = {name: scope.proto_of(name) for name in node.input if name}
     if any(proto is None or _untyped(proto) for proto in inputs.values()):
-        return {}, ""
+        return {}, "", False
     if _absurd_shape_input(scope, node):
-        return {}, "an input that lists dimensions or axes has too many elements"
+        return {}, "an input that lists dimensions or axes has too many elements", True
     try:
         schema = onnx.defs.get_schema(node.op_type, scope.file.opset(domain), domain)
     except onnx.defs.SchemaError:
-        return {}, ""
+        return {}, "", False
+    if reason := misuse(node, [_rank(scope, name) for name in node.input]):
+        raise ModelError(f"is not a valid node: {reason}", where=where(node))
     try:
         found = infer_node_outputs(
             schema,
@@ -150,12 +167,17 @@ def _onnx_rule(
         # Exporters run ahead of schemas in element types; anything else is no such op.
         if "unsupported type" not in reason:
             raise ModelError(f"is not a valid node: {reason}", where=where(node)) from None
-        return {}, reason
+        return {}, reason, False
     except InferenceError as error:
-        return {}, " ".join(str(error).split())[:200]
-    except (ValueError, RuntimeError):
-        return {}, ""
-    return dict(found), ""
+        return {}, " ".join(str(error).split())[:200], True
+    except Exception:  # whatever else its C++ and its bindings raise means: no rule
+        return {}, "", False
+    return dict(found), "", False
+
+
+def _rank(scope: Scope, name: str) -> int | None:
+    shape = scope.type_of(name)[1] if name else None
+    return None if shape is None else len(shape)
 
 
 def _untyped(proto: TypeProto) -> bool:
@@ -182,6 +204,8 @@ def _registry_rule(scope: Scope, op: Op) -> dict[str, TypeProto]:
     inputs = tuple(scope.tensor(name, Role.ACTIVATION) if name else None for name in op.inputs)
     asked = tuple(Tensor(name, OPAQUE, None) if name else None for name in op.outputs)
     types = rule(Context(op, inputs, asked))
+    for name, kind in zip(op.outputs, types or (), strict=False):
+        require_sane(name, () if kind is None else kind[1])
     return {
         name: tensor_type(*kind)
         for name, kind in zip(op.outputs, types or (), strict=False)

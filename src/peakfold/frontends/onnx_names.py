@@ -13,6 +13,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+STANDARD: Final = ("", "ai.onnx")
+"""Both spellings of the standard domain."""
+
 # Names whose capitals do not mark words.
 _WORDS: Final = (
     ("MatMul", "Matmul"),

@@ -11,7 +11,6 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 from peakfold.errors import ModelError
 from peakfold.ir import AttrValue
 
-STANDARD = ("", "ai.onnx")
 _MAX_LIST = 1024
 """Longer attribute lists are tables (label encoders, tree ensembles), not op semantics."""
 

@@ -13,13 +13,17 @@ from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type
-from peakfold.frontends.onnx_values import Values
-from peakfold.ir import DTYPES, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
+from peakfold.frontends.onnx_values import SHAPE_ARITHMETIC, Values
+from peakfold.ir import DTYPES, MAX_RANK, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
 
 Parsed = tuple[DType, Shape | None]
 Signature = tuple[Hashable, ...]
 """All that onnx's shape rules see of a node (`onnx_infer._signature`)."""
+
+MAX_VISITS = 5_000
+"""How often nodes are walked beyond sixty times each: a body is walked again while the values it
+carries change shape, and bodies inside it each time."""
 
 RANDOM_STATE = "random_state"
 """The `state` tensor through which unseeded random ops keep their order."""
@@ -37,6 +41,8 @@ class Scope:
         inferred: types that onnx's rule gave for nodes of one signature, shared.
         stated: bytes of tensors that no one shape describes (If branches that differ).
         static: roles of tensors that no op makes.
+        visits: one cell: how many more nodes may be walked, bodies again and again, shared.
+        differ: tensors that the file declares in another shape than their ops make, shared.
         names: what an inlined branch calls a tensor -> what it is called here.
     """
 
@@ -54,6 +60,8 @@ class Scope:
     inputs: list[str] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    differ: list[str] = field(default_factory=list)
+    visits: list[int] = field(default_factory=lambda: [MAX_VISITS])
     values: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,14 +75,15 @@ class Scope:
     def body(self, proto: GraphProto) -> Scope:
         """A scope inside this one."""
         return Scope(
-            self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred
-        )
+            self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred,
+            differ=self.differ, visits=self.visits,
+        )  # fmt: skip
 
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
         """Take over a stored tensor; its bytes stay unread until a shape needs them."""
         dims = tuple(tensor.dims)
+        require_sane(name, dims)
         self._set(name, dtype_of(tensor.data_type), dims)
-        _require_sane(name, dims)
         self.static[name] = role
         self.values.stored[name] = tensor
 
@@ -131,7 +140,7 @@ class Scope:
             UsageError: the user's shape contradicts the model.
         """
         self.seen.add(name)
-        _require_sane(name, shape or ())
+        require_sane(name, shape or ())
         bindings = self.bindings[0]
         merged, bound = bindings.merge_shape(name, shape)
         if bound:
@@ -181,16 +190,21 @@ class Scope:
         )  # fmt: skip
 
 
-def _require_sane(name: str, shape: Shape) -> None:
-    """Refuse dimensions early: onnx's rules allocate by them, our own arithmetic trusts them."""
+def require_sane(name: str, shape: Shape) -> None:
+    """Refuse dimensions early: onnx's rules allocate by them, protobuf holds 64 bits.
+
+    Raises:
+        ModelError: one that is negative or absurd, or too many.
+    """
+    if len(shape) > MAX_RANK:
+        raise ModelError(f"it has more than {MAX_RANK} dimensions", where=f"tensor {name!r}")
     for dim in shape:
         if isinstance(dim, int) and not 0 <= dim < 2**48:
             raise ModelError(f"dimension {dim} is negative or absurd", where=f"tensor {name!r}")
 
 
 def _foldable(node: NodeProto) -> bool:
-    spec = lookup(onnx_kind(node.op_type, node.domain))
-    return spec.known and spec.pure
+    return onnx_kind(node.op_type, node.domain) in SHAPE_ARITHMETIC
 
 
 def _shape_only(node: NodeProto) -> bool:

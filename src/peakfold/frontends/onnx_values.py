@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper
 
+from peakfold.boundary import foreign
+from peakfold.errors import ModelError
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.ir import DType, Shape, element_count
 
@@ -21,6 +24,20 @@ Value = NDArray[Any]
 MAX_ELEMENTS = 1024
 """Values above this are weights or data, not shapes."""
 _MAX_DEPTH = 200
+SHAPE_ARITHMETIC: Final = frozenset(
+    {"abs", "add", "and", "arg_max", "arg_min", "bit_shift", "bitwise_and", "bitwise_not",
+     "bitwise_or", "bitwise_xor", "cast", "cast_like", "ceil", "clip", "compress", "concat",
+     "constant_of_shape", "cum_sum", "div", "equal", "exp", "expand", "flatten", "floor",
+     "gather", "gather_elements", "gather_nd", "greater", "greater_or_equal", "identity",
+     "is_inf", "is_nan", "less", "less_or_equal", "log", "max", "mean", "min", "mod", "mul",
+     "neg", "non_zero", "not", "one_hot", "or", "pad", "pow", "range", "reciprocal",
+     "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max",
+     "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square", "relu",
+     "reshape", "reverse_sequence", "round", "scatter", "scatter_elements", "scatter_nd",
+     "shape", "sign", "size", "slice", "split", "sqrt", "squeeze", "sub", "sum", "tile",
+     "top_k", "transpose", "trilu", "unique", "unsqueeze", "where", "xor"}
+)  # fmt: skip
+"""Kinds whose work is about as large as their operands and results, which are small."""
 
 
 @dataclass(slots=True)
@@ -30,7 +47,8 @@ class Values:
     Attributes:
         file: where stored tensors are read from.
         type_of: dtype and shape of any tensor in scope.
-        foldable: whether the op of a node may be evaluated (pure, a known kind).
+        foldable: whether the op of a node may be evaluated.
+        declared: tensors whose shape the file only claims; nobody knows how large they get.
         shape_only: whether the op of a node needs only its inputs' shapes.
     """
 
@@ -42,6 +60,7 @@ class Values:
     stored: dict[str, TensorProto] = field(default_factory=dict)
     made_by: dict[str, NodeProto] = field(default_factory=dict)
     known: dict[str, Value | None] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
 
     def get(self, name: str, depth: int = 0) -> Value | None:
         """The value, or `None` when it is not known before the run or is too large."""
@@ -50,7 +69,7 @@ class Values:
         value: Value | None = None
         if name in self.stored:
             tensor = self.stored[name]
-            if int(np.prod(tensor.dims, dtype=object)) <= MAX_ELEMENTS:
+            if prod(tensor.dims) <= MAX_ELEMENTS:
                 value = self.file.array(tensor)
         elif name in self.made_by:
             value = self._evaluate(name, depth) if depth < _MAX_DEPTH else None
@@ -63,7 +82,9 @@ class Values:
         node = self.made_by[name]
         dtype, shape = self.type_of(name)
         count = None if shape is None else element_count(shape)
-        if count is None or count > MAX_ELEMENTS or dtype.bits is None or not self.foldable(node):
+        if count is None or count > MAX_ELEMENTS or dtype.bits is None:
+            return None
+        if name in self.declared or not self.foldable(node):
             return None
         feeds: dict[str, Value] = {}
         for operand in node.input:
@@ -82,7 +103,10 @@ class Values:
         if shape is None or element_count(shape) is None:
             return None
         # Only the shape is read, so a zero-stride stand-in of any size costs no memory.
-        return np.broadcast_to(np.zeros((), dtype=np.int8), tuple(int(d) for d in shape))
+        try:
+            return np.broadcast_to(np.zeros((), dtype=np.int8), tuple(int(d) for d in shape))
+        except ValueError:  # more dimensions or elements than numpy counts
+            return None
 
 
 def _run(node: NodeProto, feeds: dict[str, Value], file: OnnxFile) -> dict[str, Value] | None:
@@ -101,8 +125,9 @@ def _run(node: NodeProto, feeds: dict[str, Value], file: OnnxFile) -> dict[str, 
         ir_version=min(file.model.ir_version, 10),
     )
     try:
-        results = ReferenceEvaluator(model).run(None, feeds)
-    except Exception:  # a kernel that is missing or refuses means: not known before the run
+        with foreign("not known before the run"):  # a kernel is missing, or refuses
+            results = ReferenceEvaluator(model).run(None, feeds)
+    except ModelError:
         return None
     names = [name for name in node.output if name]
     return {n: np.asarray(v) for n, v in zip(names, results, strict=True) if v is not None}

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from peakfold import boundary
 from peakfold.errors import UsageError
 from peakfold.frontends.bindings import Bindings
-from peakfold.ir import Graph
+from peakfold.ir import Graph, check_graph, parse_graph
+from peakfold.ops.facts import check_facts
+
+MAX_BYTES = 1 << 26
+"""Of a file; records of ops take forty times as much."""
+
+
+def load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    """The graph of a ``.pf`` file, each stated fact of a known op held against the registry.
+
+    Raises:
+        UsageError: the file cannot be read; a name of `bindings` that does not exist, or a
+            shape that contradicts the graph.
+        ModelError: a line that cannot be read, or a result that its op cannot make.
+    """
+    text = boundary.read_text(path, MAX_BYTES, "a text model")
+    graph, bindings = bind_shapes(parse_graph(text, str(path)), bindings)
+    check_graph(graph)
+    check_facts(graph)
+    return graph, bindings
 
 
 def bind_shapes(graph: Graph, bindings: Bindings) -> tuple[Graph, Bindings]:

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Final
 from peakfold.errors import ModelError
 from peakfold.frontends.tflite_file import StoredOp, StoredSubgraph, TfliteFile
 from peakfold.frontends.tflite_trips import trip_count
-from peakfold.ir import DTYPES, OPAQUE, AttrValue, Graph, Op, Region, Role, Shape, Tensor
+from peakfold.ir import (
+    DTYPES,
+    OPAQUE,
+    AttrValue,
+    Graph,
+    Op,
+    Region,
+    Role,
+    Shape,
+    Tensor,
+    check_nesting,
+)  # fmt: skip
+from peakfold.ops import Context
+from peakfold.ops.facts import condition_problem
 
 if TYPE_CHECKING:
     from peakfold.frontends.tflite_scope import Scope
@@ -61,6 +74,9 @@ def regions_of(scope: Scope, op: Op, stored: StoredOp) -> Op:
     labels = _labels(op, stored)
     if not labels:
         return op
+    asked = tuple(scope.tensors.get(at) for at in stored.inputs)
+    if problem := condition_problem(Context(op, asked, ())):
+        raise ModelError(problem)
     skipped = 1 if op.kind in ("if", "case") else 0
     formal = stored.inputs[skipped:] if op.kind != "call_once" else ()
     regions = tuple(
@@ -130,6 +146,7 @@ def _built(scope: Scope, number: int, shapes: tuple[Shape | None, ...] | None) -
     if number in bodies.open:
         raise ModelError(f"subgraph {number} calls itself")
     if (number, shapes) not in bodies.built:
+        check_nesting(len(bodies.open) + 1, f"subgraph {number}")
         bodies.open.append(number)
         graph = scope.inner(number, shapes)
         bodies.open.pop()

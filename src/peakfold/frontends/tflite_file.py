@@ -8,20 +8,27 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from peakfold.errors import ModelError, UsageError
+from peakfold.boundary import file_size, foreign, readable
+from peakfold.errors import ModelError
 from peakfold.frontends.tflite_options import options_of
 from peakfold.frontends.tflite_schema import names_of, schema
 from peakfold.frontends.tflite_types import dtype_of
 from peakfold.frontends.tflite_walk import check_bounds
-from peakfold.ir import AttrValue, DType
+from peakfold.ir import MAX_RANK, AttrValue, DType
+
+MAX_BYTES = 1 << 40
+"""Of a file; it is mapped, so that none of its weights is read."""
 
 _T = TypeVar("_T")
 
 Extent = tuple[int, int]
 """First byte in the file, and length."""
+_Outside = Mapping[int, tuple[int, bool]]
+"""Length of data in other files by its number, and whether it is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +119,12 @@ def read_tflite(path: Path) -> TfliteFile:
         BackendMissing: the extra `tflite` is not installed.
     """
     schema()
-    try:
-        with path.open("rb") as stream:
-            data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-    except ValueError:
-        raise ModelError("it is empty") from None
-    except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
+    size = file_size(path)
+    if not 0 < size <= MAX_BYTES:
+        what = f"it has {size} bytes; a model has at most {MAX_BYTES}" if size else "it is empty"
+        raise ModelError(what, where=str(path))
+    with readable(path), path.open("rb") as stream:
+        data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     return parse_tflite(data)
 
 
@@ -129,14 +135,10 @@ def parse_tflite(data: memoryview) -> TfliteFile:
         ModelError: it is no model, or a damaged one.
     """
     check_bounds(data)
-    try:
-        return _parsed(data)
-    except ModelError:
-        raise
     # A scalar at the very end of a damaged file, a union of a wrong type: the generated classes
     # raise what struct, numpy and Python do.
-    except Exception as error:
-        raise ModelError(f"its flatbuffer is malformed: {error}") from None
+    with foreign("its flatbuffer is malformed"):
+        return _parsed(data)
 
 
 def _parsed(data: memoryview) -> TfliteFile:
@@ -146,8 +148,13 @@ def _parsed(data: memoryview) -> TfliteFile:
     if not model.SubgraphsLength():
         raise ModelError("holds no subgraph")
     notes: list[str] = []
+    outside = {
+        external.Id(): (int(external.Length()), bool(external.Packing()))
+        for external in _each(model.ExternalBuffers, model.ExternalBuffersLength())
+    }
     subgraphs = tuple(
-        _subgraph(graph, codes, notes) for graph in _each(model.Subgraphs, model.SubgraphsLength())
+        _subgraph(graph, codes, notes, outside)
+        for graph in _each(model.Subgraphs, model.SubgraphsLength())
     )
     for graph in subgraphs:
         _check_references(graph, len(buffers))
@@ -200,26 +207,46 @@ def _code(code: Any) -> tuple[str, str]:
 
 
 def _subgraph(
-    graph: Any, codes: list[tuple[str, str]], notes: list[str]
+    graph: Any, codes: list[tuple[str, str]], notes: list[str], outside: _Outside
 ) -> StoredSubgraph:  # fmt: skip
     return StoredSubgraph(
         _text(graph.Name()),
-        tuple(_tensor(t) for t in _each(graph.Tensors, graph.TensorsLength())),
+        tuple(_tensor(t, outside) for t in _each(graph.Tensors, graph.TensorsLength())),
         tuple(_operator(o, codes, notes) for o in _each(graph.Operators, graph.OperatorsLength())),
         _numbers(graph, "Inputs"),
         _numbers(graph, "Outputs"),
     )
 
 
-def _tensor(tensor: Any) -> StoredTensor:
+def _tensor(tensor: Any, outside: _Outside) -> StoredTensor:
     signature = _numbers(tensor, "ShapeSignature")
     sparsity = tensor.Sparsity()
-    return StoredTensor(
+    found = StoredTensor(
         _text(tensor.Name()), dtype_of(tensor.Type()), _numbers(tensor, "Shape"),
         signature if -1 in signature else None, bool(tensor.HasRank()), tensor.Buffer(),
         bool(tensor.IsVariable()), None if sparsity is None else _index_bytes(sparsity),
         tensor.ExternalBuffer() > 0,
     )  # fmt: skip
+    if found.external:
+        _check_outside(found, tensor.ExternalBuffer(), outside)
+    return found
+
+
+def _check_outside(tensor: StoredTensor, number: int, outside: _Outside) -> None:
+    """Compare the length of data in another file with the tensor's size.
+
+    Raises:
+        ModelError: they differ, or the file lists no such data.
+    """
+    where = f"tensor {tensor.name!r}"
+    if number not in outside:
+        raise ModelError(f"its data has the number {number}, which is not listed", where=where)
+    length, packed = outside[number]
+    needed = tensor.dtype.nbytes(prod(tensor.shape))
+    if not packed and tensor.index_bytes is None and needed not in (None, length):
+        raise ModelError(
+            f"{length} bytes are stored outside, its type and shape need {needed}", where=where
+        )
 
 
 def _index_bytes(sparsity: Any) -> int:
@@ -275,5 +302,7 @@ def _check_references(graph: StoredSubgraph, buffers: int) -> None:
         if tensor.buffer >= buffers and not (tensor.buffer == 0 and buffers == 0):
             raise ModelError(f"tensor {at} has buffer {tensor.buffer} of {buffers}", where=where)
         sizes = tensor.shape if tensor.signature is None else (*tensor.shape, *tensor.signature)
+        if len(sizes) > 2 * MAX_RANK:
+            raise ModelError(f"tensor {at} has more than {MAX_RANK} dimensions", where=where)
         if any(not -1 <= dim < 2**31 for dim in sizes):
             raise ModelError(f"tensor {at} has a negative dimension", where=where)

@@ -82,6 +82,7 @@ TABLES: Final[Mapping[str, Mapping[int, str]]] = {
 
 _UNIONS: Final = ("BuiltinOptions", "BuiltinOptions2", "QuantizationDetails", "SparseIndexVector")
 _SHARED: Final = 8
+_TABLES: Final = 1 << 23
 _SLACK: Final = 1 << 16
 
 
@@ -182,7 +183,7 @@ def check_bounds(data: Bytes) -> None:
     if len(data) < 16 or bytes(data[4:8]) != IDENTIFIER:
         raise ModelError("not a TFLite model, or truncated", hint="copy or convert it again")
     walk = _Walk(
-        data, {name: names_of(name) for name in _UNIONS}, len(data) // 4,
+        data, {name: names_of(name) for name in _UNIONS}, min(len(data) // 4, _TABLES),
         _SHARED * len(data) + _SLACK,
     )  # fmt: skip
     walk.table(walk.follow(0), "Model")

@@ -12,18 +12,12 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
-from peakfold.frontends.torch_names import KIND_OF, base_name
+from peakfold.frontends.torch_names import INLINED, KIND_OF, base_name
 from peakfold.frontends.torch_regions import Control, region_of, taken_apart
 from peakfold.frontends.torch_trace import Recorder
-from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Graph, Role
-
-_INLINED = frozenset(
-    {"wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap",
-     "wrap_activation_checkpoint", "invoke_subgraph", "hints_wrapper", "strict_mode",
-     "checkpoint", "inline_asm_elementwise"}
-)  # fmt: skip
 
 _ROLES = {
     InputKind.PARAMETER: Role.PARAMETER,
@@ -203,7 +197,7 @@ class Walker:
     def _higher_order(self, node: Node, target: Any) -> None:
         name = target._name
         bodies = [body for arg in node.args if (body := self._body(arg)) is not None]
-        if name in _INLINED and bodies:
+        if name in INLINED and bodies:
             self._inline(node, bodies[0])
             return
         control = taken_apart(name, node, self._body)

@@ -19,13 +19,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from peakfold.errors import PeakfoldError, UsageError
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import Walker
 from peakfold.frontends.torch_failure import failure
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import loss_of
-from peakfold.frontends.torch_values import Ref, place_of
+from peakfold.frontends.torch_values import place_of
 from peakfold.ir import Graph, Role
 
 _ROLES = {"ParamAOTInput": Role.PARAMETER, "BufferAOTInput": Role.STATE}

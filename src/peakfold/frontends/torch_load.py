@@ -1,4 +1,4 @@
-"""``package.module:callable`` and ``.pt2`` files as models."""
+"""``package.module:callable`` as a model, and ``.pt2`` files that the user trusts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from peakfold.boundary import foreign
 from peakfold.errors import BackendMissing, ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
@@ -162,24 +163,26 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
 
 
-def load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    """The graph of a ``.pt2`` file.
+def load_trusted(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
+    """The graph of a ``.pt2`` file, read by PyTorch's own loader: it runs code of the file.
 
-    Symbolic dimensions keep torch's names. Where a size is an expression of several, the
-    program is captured again with the numbers given.
+    Symbolic dimensions keep torch's names. Where numbers are given, the program is captured again
+    with them. Values of a program that torch has read share no storage: its views of others are
+    copies here.
 
     Raises:
         UsageError: a name the program does not have.
         ModelError: the file cannot be read.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.export.load(path)
-    except Exception as error:  # torch.load raises what zip, pickle and its own checks do
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"no exported program: {said[:300]}", where=str(path)) from None
-    graph = read_program(program, path.stem)
+    with foreign("no exported program", str(path)):
+        program = torch.export.load(path)
+        return _graph_of(program, path.stem, bindings)
+
+
+def _graph_of(
+    program: torch.export.ExportedProgram, name: str, bindings: Bindings
+) -> tuple[Graph, Bindings]:
+    graph = read_program(program, name)
     if not bindings.dims and not bindings.shapes:
         return graph, bindings
     args, kwargs = program.example_inputs or ((), {})

@@ -236,6 +236,13 @@ IGNORED: Final = frozenset(
 )  # fmt: skip
 """Operators without a tensor result that only check or ask."""
 
+INLINED: Final = frozenset(
+    {"wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap",
+     "wrap_activation_checkpoint", "invoke_subgraph", "hints_wrapper", "strict_mode",
+     "checkpoint", "inline_asm_elementwise"}
+)  # fmt: skip
+"""Operators of a higher order that run their body once, as if it stood in their place."""
+
 _RENAMED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "batch_normalization": {"training": "training_mode", "train": "training_mode"},

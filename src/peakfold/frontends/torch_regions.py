@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
-from peakfold.frontends.torch_values import Ref, number_of
+from peakfold.frontends.torch_values import number_of
 from peakfold.ir import AttrValue, Region, Role
 
 Walk = Callable[[GraphModule, GraphBuilder, str], list[Ref]]

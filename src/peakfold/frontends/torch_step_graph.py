@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
@@ -20,7 +21,6 @@ from peakfold.frontends.torch_phases import detached, one_step, tensors_of
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_state import make_state
 from peakfold.frontends.torch_trace import Recorder, declare_module
-from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Graph, Role
 
 

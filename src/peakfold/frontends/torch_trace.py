@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_modes import Watching, mapped
 from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
-from peakfold.frontends.torch_values import Ref
 from peakfold.ir import Role
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from peakfold.frontends.aten_values import Place, made_of, plain_attribute, reach
 from peakfold.ir import DTYPES, OPAQUE, AttrValue, Dim, DType, Role, Tensor
 
 _NAMES = {
@@ -16,50 +16,6 @@ _NAMES = {
     "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn_x2": "uint8", "quint8": "uint8",
     "qint8": "int8", "qint32": "int32", "quint4x2": "uint4", "quint2x4": "uint2",
 }  # fmt: skip
-
-MAX_LIST = 64
-"""Longer lists are data, not op semantics."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A tensor value of a captured program.
-
-    Attributes:
-        key: who it is: an fx node, or the identity of a tensor object that is kept alive.
-        tensor: its metadata (fake or real; values are never read).
-    """
-
-    key: Hashable
-    tensor: torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Bytes of a storage that a tensor can reach.
-
-    Attributes:
-        storage: identity of the storage.
-        start, stop: first byte, and first byte behind; `None` while they depend on symbols.
-        layout: shape and strides: two places with equal bytes and layout are one value.
-    """
-
-    storage: int
-    start: int | None
-    stop: int | None
-    layout: tuple[object, ...]
-
-    def moved(self, storage: int, shift: int) -> Place:
-        """The same bytes as part of another storage, which begins `shift` bytes before."""
-        start = None if self.start is None else self.start + shift
-        stop = None if self.stop is None else self.stop + shift
-        return Place(storage, start, stop, self.layout)
-
-    def overlaps(self, other: Place) -> bool:
-        """Whether a write to one can be seen through the other (unknown ranges overlap)."""
-        if None in (self.start, self.stop, other.start, other.stop):
-            return True
-        return (self.start or 0) < (other.stop or 0) and (other.start or 0) < (self.stop or 0)
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
@@ -117,12 +73,7 @@ def place_of(tensor: torch.Tensor) -> Place:
             layout = (tuple(map(str, shape)), tuple(map(str, strides)), tensor.dtype)
             return Place(storage, None, None, layout)
         shape, strides, offset = known
-    width = tensor.element_size()
-    reach = 0
-    if 0 not in shape:
-        reach = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    start = offset * width
-    return Place(storage, start, start + reach * width, (shape, strides, tensor.dtype))
+    return reach(storage, shape, strides, offset, tensor.element_size(), tensor.dtype)
 
 
 def _numbers(sizes: Iterable[Any]) -> tuple[int, ...] | None:
@@ -141,31 +92,14 @@ def tensor_of(
         role: what it is for.
         view: it lies in another tensor's bytes.
     """
-    made = Tensor(name, dtype_of(tensor.dtype), tuple(dim_of(n) for n in tensor.shape), role)
-    if not view:
-        return made
-    place = place_of(tensor)
-    if place.start is None or place.stop is None or made.nbytes == place.stop - place.start:
-        return made
-    return Tensor(name, made.dtype, made.shape, role, place.stop - place.start)
+    shape = tuple(dim_of(n) for n in tensor.shape)
+    return made_of(name, dtype_of(tensor.dtype), shape, role, place_of(tensor) if view else None)
 
 
 def attribute(value: object) -> AttrValue | None:
     """An argument as an attribute; `None` when semantics cannot need it."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int | str):
-        return value
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
     if isinstance(value, torch.dtype):
         return str(dtype_of(value))
     if isinstance(value, torch.SymInt):
         return number_of(value)
-    if isinstance(value, list | tuple) and 0 < len(value) <= MAX_LIST:
-        items = [attribute(item) for item in value]
-        if all(isinstance(item, int) for item in items):
-            return tuple(item for item in items if isinstance(item, int))
-        if all(isinstance(item, int | float) for item in items):
-            return tuple(float(item) for item in items if isinstance(item, int | float))
-    return None
+    return plain_attribute(value, attribute)

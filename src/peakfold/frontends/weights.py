@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ def open_weights(path: str | Path) -> Values:
 
 def _onnx(path: Path) -> Values:
     from peakfold.frontends.onnx_file import read_onnx
-    from peakfold.frontends.onnx_nodes import STANDARD, constant_tensor
+    from peakfold.frontends.onnx_names import STANDARD
+    from peakfold.frontends.onnx_nodes import constant_tensor
 
     file = read_onnx(path)
     graph = file.model.graph
@@ -68,8 +70,9 @@ def _tflite(path: Path) -> Values:
         data = file.stored(tensor)
         if numpy_name is None or tensor.index_bytes is not None or tensor.external:
             return None
-        array = np.frombuffer(data, dtype=numpy_name)
-        return array.reshape(tensor.shape) if array.size == np.prod(tensor.shape) else None
+        if len(data) != tensor.dtype.nbytes(prod(tensor.shape)):
+            return None
+        return np.frombuffer(data, dtype=numpy_name).reshape(tensor.shape)
 
     return values
 

@@ -1,6 +1,6 @@
 """The graph IR: element types, frozen graph records, the checker and the text form."""
 
-from peakfold.ir.check import check_graph
+from peakfold.ir.check import check_graph, check_nesting
 from peakfold.ir.effects import effect_edges
 from peakfold.ir.graph import (
     AttrValue,
@@ -16,10 +16,11 @@ from peakfold.ir.graph import (
     walk_regions,
 )
 from peakfold.ir.text import parse_graph, print_graph
-from peakfold.ir.types import DTYPES, OPAQUE, Dim, DType, Shape, element_count
+from peakfold.ir.types import DTYPES, MAX_RANK, OPAQUE, Dim, DType, Shape, compatible, element_count
 
 __all__ = [
     "DTYPES",
+    "MAX_RANK",
     "OPAQUE",
     "AttrValue",
     "DType",
@@ -34,6 +35,8 @@ __all__ = [
     "Tensor",
     "ViewFact",
     "check_graph",
+    "check_nesting",
+    "compatible",
     "effect_edges",
     "element_count",
     "parse_graph",

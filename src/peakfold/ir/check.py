@@ -6,9 +6,31 @@ from collections.abc import Iterator
 
 from peakfold.errors import ModelError
 from peakfold.ir.graph import Graph, Op, Role
+from peakfold.ir.types import MAX_RANK
+
+MAX_NESTING = 24
+"""How deep bodies of control flow may nest in a model.
+
+Every walker behind the front ends recurses into bodies and bears several times as many at
+Python's own limit; protobuf stops at 32 in an ONNX file.
+"""
 
 # What a run may change in place: variables, and under training what the optimizer updates.
 _CHANGEABLE = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
+
+
+def check_nesting(depth: int, where: str) -> None:
+    """Refuse a body that lies too deep.
+
+    Args:
+        depth: how many bodies lie around it, itself included.
+        where: the body.
+
+    Raises:
+        ModelError: it nests deeper than `MAX_NESTING`.
+    """
+    if depth > MAX_NESTING:
+        raise ModelError(f"it nests too deeply: more than {MAX_NESTING} bodies", where=where)
 
 
 def check_graph(graph: Graph) -> None:
@@ -24,6 +46,11 @@ def check_graph(graph: Graph) -> None:
         >>> from peakfold.ir import parse_graph
         >>> check_graph(parse_graph("peakfold-graph 1\\ninput x: float32[1]\\noutput x"))
     """
+    _check(graph, 0)
+
+
+def _check(graph: Graph, depth: int) -> None:
+    check_nesting(depth, f"graph {graph.name!r}")
     _check_tensors(graph)
     made_by = _check_single_assignment(graph)
     ready = {t.name for t in graph.tensors if t.role.static or t.name in graph.inputs}
@@ -47,7 +74,7 @@ def check_graph(graph: Graph) -> None:
                     "among its inputs",
                     where=_where(graph, op),
                 )
-            check_graph(region.graph)
+            _check(region.graph, depth + 1)
         ready.update(op.results)
     for name in graph.outputs:
         if name not in ready:
@@ -67,6 +94,8 @@ def _check_tensors(graph: Graph) -> None:
         if tensor.name in seen:
             raise ModelError("two tensors have this name", where=where)
         seen.add(tensor.name)
+        if len(tensor.shape or ()) > MAX_RANK:
+            raise ModelError(f"it has more than {MAX_RANK} dimensions", where=where)
         for dim in tensor.shape or ():
             if isinstance(dim, int) and not 0 <= dim < 2**48:
                 raise ModelError(f"dimension {dim} is negative or absurd", where=where)
@@ -135,7 +164,8 @@ def _check_stated(graph: Graph, op: Op) -> None:
     if stated.workspace is not None and not 0 <= stated.workspace < 2**62:
         raise ModelError(f"states {stated.workspace} bytes of workspace", where=_where(graph, op))
     for fact in stated.overlap or ():
-        if not 0 <= fact.input < len(op.inputs) or not op.inputs[fact.input]:
+        known = 0 <= fact.input < len(op.inputs) and abs(fact.distance) < 2**62
+        if not known or not op.inputs[fact.input]:
             raise ModelError(
                 "states an overlap with an operand it has not", where=_where(graph, op)
             )
@@ -145,7 +175,8 @@ def _check_stated(graph: Graph, op: Op) -> None:
             raise ModelError("states a view of what it has not", where=_where(graph, op))
         base = graph.by_name[op.inputs[view.input]].nbytes
         size = graph.by_name[op.outputs[view.output]].nbytes
-        if base is not None and size is not None and not 0 <= view.offset <= base - size:
+        room = 2**62 if base is None or size is None else base - size
+        if not 0 <= view.offset <= room:
             raise ModelError("states a view that leaves its base", where=_where(graph, op))
 
 

@@ -15,6 +15,10 @@ _TOKEN = re.compile(
 )
 _DIGITS = 40
 """No number of a graph is longer, and Python refuses to read one of thousands of digits."""
+_WHOLE = 2**64
+"""Whole numbers of a graph are below it, since every format keeps them in 64 bits."""
+LONGEST = 1 << 22
+"""Characters of a line: a token takes a hundred bytes of memory for each of its own."""
 
 
 class Line:
@@ -24,10 +28,12 @@ class Line:
     tokens: list[tuple[str, str, str, str]]
 
     def __init__(self, text: str, number: int) -> None:
-        # findall gives one 4-tuple a token; exactly one group is not empty.
-        self.tokens = _TOKEN.findall(text.rstrip())
         self.number = number
         self.at = 0
+        if len(text) > LONGEST:
+            raise self.fail(f"it is longer than {LONGEST} characters")
+        # findall gives one 4-tuple a token; exactly one group is not empty.
+        self.tokens = _TOKEN.findall(text.rstrip())
 
     def fail(self, what: str) -> ModelError:
         """An error that names this line, to be raised."""
@@ -88,7 +94,13 @@ class Line:
         if not number.lstrip("-").isdigit() or len(number) > _DIGITS:
             raise self.fail(f"expected {what}, found {self.peek() or 'the end of the line'!r}")
         self.at += 1
-        return int(number)
+        return self._whole(number)
+
+    def _whole(self, number: str) -> int:
+        value = int(number)
+        if abs(value) >= _WHOLE:
+            raise self.fail(f"the number {number} has more than 64 bits")
+        return value
 
     def value(self) -> AttrValue:
         """A string, a number, a truth value, or a list of them in brackets.
@@ -99,6 +111,8 @@ class Line:
         if self.accept("["):
             items: list[AttrValue] = []
             while not self.accept("]"):
+                if self.accept("["):
+                    raise self.fail("a list in a list is no value")
                 items.append(self.value())
                 if not self.accept(","):
                     self.expect("]")
@@ -113,7 +127,8 @@ class Line:
         if number:
             if len(number) > _DIGITS:
                 raise self.fail(f"the number {number[:_DIGITS]}... is too long")
-            return float(number) if re.search(r"[.enf]", number, re.I) else int(number)
+            fraction = re.search(r"[.enf]", number, re.I)
+            return float(number) if fraction else self._whole(number)
         if word in {"true", "false"}:
             return bool(word == "true")
         raise self.fail(f"{''.join(self.tokens[self.at - 1])!r} is no value")

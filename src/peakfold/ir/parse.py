@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from peakfold.errors import ModelError
+from peakfold.ir.check import check_nesting
 from peakfold.ir.graph import (
     AttrValue,
     Graph,
@@ -23,8 +24,8 @@ from peakfold.ir.types import DTYPES, Shape
 HEADER = "peakfold-graph 1"
 _ROLES = {role.value: role for role in Role}
 _STATIC_WORDS = frozenset(role.value for role in Role if role.static)
-_VIEW = re.compile(r"(\d+)<(\d+)\+(\d+)")
-_OVERLAP = re.compile(r"(\d+)-(\d+)")
+_VIEW = re.compile(r"([0-9]{1,18})<([0-9]{1,18})\+([0-9]{1,18})")
+_OVERLAP = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 def default_op_name(outputs: tuple[str, ...]) -> str:
@@ -68,7 +69,7 @@ def parse_lines(lines: list[str], name: str = "") -> Graph:
     try:
         if not lines or lines[0].strip() != HEADER:
             raise ModelError(f"the first line must be {HEADER!r}", where="line 1")
-        body, at = _parse_body(lines, 1)
+        body, at = _parse_body(lines, 1, 0)
         if at < len(lines):
             raise ModelError("'end' closes nothing", where=f"line {at + 1}")
     except ModelError as error:
@@ -77,8 +78,9 @@ def parse_lines(lines: list[str], name: str = "") -> Graph:
     return body.graph()
 
 
-def _parse_body(lines: list[str], at: int) -> tuple[_Body, int]:
+def _parse_body(lines: list[str], at: int, depth: int) -> tuple[_Body, int]:
     """Lines from `at` up to an ``end`` or the end of the file; gives the position reached."""
+    check_nesting(depth, f"line {at}")
     body = _Body()
     while at < len(lines):
         text = lines[at].strip()
@@ -94,7 +96,7 @@ def _parse_body(lines: list[str], at: int) -> tuple[_Body, int]:
         if not _parse_statement(line, body):
             op = _parse_op(line, body)
             if line.accept("begin"):
-                regions, at = _parse_regions(lines, at)
+                regions, at = _parse_regions(lines, at, depth + 1)
                 op = replace(op, regions=regions)
             body.ops.append(op)
         if not line.done():
@@ -246,7 +248,7 @@ def _overlap_list(line: Line) -> tuple[OverlapFact, ...]:
     return tuple(OverlapFact(int(m[1]), int(m[2])) for m in matches if m)
 
 
-def _parse_regions(lines: list[str], at: int) -> tuple[tuple[Region, ...], int]:
+def _parse_regions(lines: list[str], at: int, depth: int) -> tuple[tuple[Region, ...], int]:
     regions: list[Region] = []
     while True:
         if at >= len(lines):
@@ -263,7 +265,7 @@ def _parse_regions(lines: list[str], at: int) -> tuple[tuple[Region, ...], int]:
         if line.accept("captures"):
             line.expect("=")
             captures = line.names()
-        body, at = _parse_body(lines, at)
+        body, at = _parse_body(lines, at, depth)
         if at >= len(lines):
             raise ModelError(f"region {label!r} is not closed by 'end'", where=f"line {at}")
         at += 1

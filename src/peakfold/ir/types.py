@@ -15,6 +15,9 @@ Dim = int | str
 
 Shape = tuple[Dim, ...]
 
+MAX_RANK: Final = 64
+"""Dimensions of a tensor, as in numpy and torch."""
+
 
 @dataclass(frozen=True, slots=True)
 class DType:
@@ -58,6 +61,18 @@ _WIDTHS: Final = {
 
 DTYPES: Final[dict[str, DType]] = {name: DType(name, bits) for name, bits in _WIDTHS.items()}
 OPAQUE: Final = DTYPES["opaque"]
+
+
+def compatible(one: Shape, other: Shape) -> bool:
+    """Whether two shapes may be the same: symbols may become any number.
+
+    Example:
+        >>> compatible((2, "n"), (2, 3)), compatible((2, 4), (2, 3)), compatible((2,), (2, 1))
+        (True, False, False)
+    """
+    return len(one) == len(other) and all(
+        a == b or isinstance(a, str) or isinstance(b, str) for a, b in zip(one, other, strict=True)
+    )
 
 
 @lru_cache(maxsize=4096)  # a model has few shapes, and every analysis asks for each of them

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from peakfold.ops.attention import masked_pairs
 from peakfold.ops.matmul import matmul_macs
 from peakfold.ops.rules import broadcast, count, elements, masks, number, per_output, unknown, zero
 from peakfold.ops.spec import Context, OpSpec
@@ -90,8 +91,7 @@ def _masked(ctx: Context) -> tuple[int, int]:
         return 0, 0
     *heads, steps, _ = produced(ctx)
     keys = sizes(ctx, 1)[-2]
-    seen = sum(min(at + 1, keys) for at in range(steps))
-    hidden = prod(heads) * (steps * keys - seen)
+    hidden = prod(heads) * masked_pairs(steps, keys, 0)
     return hidden * (sizes(ctx)[-1] + sizes(ctx, 2)[-1]), hidden * (6 + given(ctx, 3))
 
 

@@ -7,7 +7,7 @@ multiplication and an addition per tap.
 
 from __future__ import annotations
 
-from math import ceil, log2, prod
+from math import ceil, gcd, log2, prod
 from typing import Final
 
 from peakfold.ops.rules import count, elements, per_input, per_output, same, unknown, zero
@@ -34,11 +34,12 @@ def _pooled_axes(ctx: Context) -> int:
 
 @count
 def _adaptive_other(ctx: Context) -> int:
-    # Window k of n outputs over m inputs is [floor(k m / n), ceil((k + 1) m / n)).
+    # Window k of n outputs over m inputs is [floor(k m / n), ceil((k + 1) m / n)): together they
+    # cover m, and one more at each of the n - 1 borders that is no whole number.
     axes, shape, out = _pooled_axes(ctx), sizes(ctx), produced(ctx)
     covered = 1
     for size, parts in zip(shape[-axes:], out[-axes:], strict=True):
-        covered *= sum(-(-(k + 1) * size // parts) - k * size // parts for k in range(parts))
+        covered *= size + parts - gcd(size, parts) if parts else 0
     return covered * prod(shape[:-axes])
 
 

@@ -69,11 +69,12 @@ ROWS: Final = (
     _moved("roll"),
     _moved("filled", moved=_filled),
     _moved("index", moved=_picked),
-    # Elements that are not written stay what they are, where they are.
+    # Elements that are not written stay what they are, where they are. A backward pass puts a
+    # slice into zeros that are no operand, so its shape is torch's to say.
     *(
-        OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=other,
+        OpSpec(kind, shape, inplace=(0,), workspace=zero, macs=zero, other_ops=other,
                bytes_moved=_placed, engine="copy")
-        for kind, other in (("index_put", _put_other), ("put_slice", zero))
+        for kind, shape, other in (("index_put", same(), _put_other), ("put_slice", None, zero))
     ),
     _moved("windows"),
     _moved("sequence", None, per_output()),

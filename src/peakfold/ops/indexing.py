@@ -26,7 +26,7 @@ from peakfold.ops.rules import (
     zero,
 )
 from peakfold.ops.spec import Context, CountRule, MoveRule, OpSpec
-from peakfold.ops.values import CannotTell, dims, dtype, integer, text
+from peakfold.ops.values import CannotTell, Misfit, dims, dtype, integer, text
 
 
 @tells
@@ -47,6 +47,8 @@ def _gather_nd(ctx: Context) -> Types:
     taken = indices[-1]
     if isinstance(taken, str) or batch + taken > len(data):
         raise CannotTell
+    if not 0 <= batch < min(len(data), len(indices)):
+        raise Misfit(f"{batch} batch dimensions")
     return ((dtype(ctx), (*indices[:-1], *data[batch + taken :])),)
 
 

@@ -11,7 +11,17 @@ from typing import Final
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
 from peakfold.ops.rules import Types, broadcast, count, number, tells, unknown, zero
 from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
-from peakfold.ops.values import CannotTell, dims, dtype, given, integer, produced, sizes, text
+from peakfold.ops.values import (
+    CannotTell,
+    Misfit,
+    dims,
+    dtype,
+    given,
+    integer,
+    produced,
+    sizes,
+    text,
+)
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape:
@@ -22,10 +32,10 @@ def matmul_shape(left: Shape, right: Shape) -> Shape:
         ((2, 3, 5), ())
     """
     if not left or not right:
-        raise CannotTell
+        raise Misfit("a scalar is no matrix")
     a, b = (1, *left) if len(left) == 1 else left, (*right, 1) if len(right) == 1 else right
     if isinstance(a[-1], int) and isinstance(b[-2], int) and a[-1] != b[-2]:
-        raise CannotTell
+        raise Misfit(f"{a[-1]} columns against {b[-2]} rows")
     rows = () if len(left) == 1 else (a[-2],)
     columns = () if len(right) == 1 else (b[-1],)
     return (*broadcast(a[:-2], b[:-2]), *rows, *columns)
@@ -68,7 +78,7 @@ def gemm_shape(ctx: Context, left: int = 0, right: int = 1) -> tuple[Dim, Dim, D
     rows, inner = reversed(a) if integer(ctx, "transA", 0) else a
     inner_b, columns = reversed(b) if integer(ctx, "transB", 0) else b
     if isinstance(inner, int) and isinstance(inner_b, int) and inner != inner_b:
-        raise CannotTell
+        raise Misfit(f"{inner} columns against {inner_b} rows")
     return rows, columns, inner
 
 

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from peakfold.ops.values import CannotTell
+
 Starts = Sequence[int | None]
 
 
@@ -48,6 +50,21 @@ class Windows:
     reach: int | None
 
 
+MAX_POSITIONS = 1 << 16
+"""Rows, columns or channels of an image that are looked at one by one."""
+
+
+def positions(count: int) -> int:
+    """`count`, where so many positions may be looked at one by one.
+
+    Raises:
+        CannotTell: they are too many.
+    """
+    if count > MAX_POSITIONS:
+        raise CannotTell
+    return count
+
+
 def window_distance(kernel: Windows) -> int:
     """The smallest safe distance of a kernel of windows.
 
@@ -70,6 +87,7 @@ def window_distance(kernel: Windows) -> int:
         ...     in_pixel=2, out_pixel=2, reach=channel_reach((0, 1), 1)))
         12
     """
+    positions(len(kernel.rows))
     image = len(kernel.rows) * len(kernel.columns) * kernel.out_pixel
     growth = image - prod(kernel.in_image) * kernel.in_pixel
     inner = _image_distance(kernel)
@@ -142,6 +160,7 @@ def channel_reach(starts: Sequence[int], width: int) -> int | None:
         >>> channel_reach((0, 0, 0, 0), 1), channel_reach((0, 1, 2, 3), 1)
         (3, 0)
     """
+    positions(len(starts))
     least = _from_here_on(starts)
     reaches = [
         (at + 1) * width - after
@@ -171,7 +190,8 @@ def window_starts(
         (None, 0, None)
     """
     return tuple(
-        _first_inside(at * stride - before, size, kernel, dilation) for at in range(count)
+        _first_inside(at * stride - before, size, kernel, dilation)
+        for at in range(positions(count))
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from peakfold.ops.rules import (
 from peakfold.ops.spec import Context, OpSpec, ShapeRule
 from peakfold.ops.values import (
     CannotTell,
+    Misfit,
     dims,
     dtype,
     integer,
@@ -52,7 +53,7 @@ def _reshape(ctx: Context) -> Types:
         at = out.index(-1)
         out[at] = quotient(source, out[:at] + out[at + 1 :])
     if element_count(source) is not None and element_count(tuple(out)) != element_count(source):
-        raise CannotTell
+        raise Misfit(f"{element_count(source)} elements for {element_count(tuple(out))}")
     return ((dtype(ctx), tuple(out)),)
 
 

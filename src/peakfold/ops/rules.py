@@ -23,7 +23,7 @@ from peakfold.ops.spec import (
     ShapeRule,
     ViewRule,
 )
-from peakfold.ops.values import CannotTell, dims, dtype, operand, produced
+from peakfold.ops.values import CannotTell, Misfit, dims, dtype, operand, produced
 
 Types = tuple[OutputType | None, ...]
 
@@ -200,14 +200,14 @@ def axis_of(axis: int, rank: int) -> int:
     """`axis` counted from the front.
 
     Raises:
-        CannotTell: it is out of range.
+        Misfit: it is out of range.
 
     Example:
         >>> axis_of(-1, 3)
         2
     """
     if not -rank <= axis < rank:
-        raise CannotTell
+        raise Misfit(f"axis {axis} of {rank} dimensions")
     return axis % rank
 
 
@@ -215,7 +215,7 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front.
 
     Raises:
-        CannotTell: one is out of range, or two are the same.
+        Misfit: one is out of range, or two are the same.
 
     Example:
         >>> axes_of((0, -1), 4)
@@ -223,7 +223,7 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """
     found = tuple(axis_of(axis, rank) for axis in axes)
     if len(set(found)) != len(found):
-        raise CannotTell
+        raise Misfit("an axis is named twice")
     return found
 
 
@@ -296,6 +296,9 @@ def _common(column: set[Dim]) -> Dim:
         return sized.pop()
     if len(rest) == 1:
         return rest.pop()
+    if len(sized) > 1:
+        listed = " and ".join(str(dim) for dim in sorted(sized))
+        raise Misfit(f"sizes {listed} do not broadcast")
     raise CannotTell
 
 

@@ -27,6 +27,7 @@ from peakfold.ops.rules import (
 from peakfold.ops.spec import Context, OpSpec
 from peakfold.ops.values import (
     CannotTell,
+    Misfit,
     dims,
     dtype,
     integer,
@@ -91,6 +92,8 @@ def _pieces(ctx: Context, size: int) -> tuple[int, ...]:
             raise CannotTell
         return stated
     parts = integer(ctx, "num_outputs", len(ctx.op.outputs))
+    if parts != len(ctx.op.outputs):
+        raise Misfit(f"{parts} pieces for {len(ctx.op.outputs)} results")
     each = -(-size // parts)
     return tuple(max(min(each, size - at * each), 0) for at in range(parts))
 
@@ -161,7 +164,8 @@ def joined(ctx: Context, positions: range, axis: int) -> Types:
     """Type of operands joined along `axis`; a lone operand may have a symbol there.
 
     Raises:
-        CannotTell: ranks differ, or two symbols would have to be added.
+        Misfit: ranks or dimensions off the axis differ.
+        CannotTell: two symbols would have to be added.
     """
     shapes = [dims(ctx, at) for at in positions]
     first = shapes[0]
@@ -173,11 +177,11 @@ def joined(ctx: Context, positions: range, axis: int) -> Types:
             continue
         named = set(column)
         if len({dim for dim in named if isinstance(dim, int)}) > 1:
-            raise CannotTell
+            raise Misfit(f"they differ in dimension {at}, off the axis")
         # Operands agree off the axis, so one number settles what symbols beside it must be.
         out.append(next((dim for dim in column if isinstance(dim, int)), column[0]))
     if any(len(shape) != len(first) for shape in shapes):
-        raise CannotTell
+        raise Misfit("their ranks differ")
     return ((dtype(ctx, positions[0]), tuple(out)),)
 
 

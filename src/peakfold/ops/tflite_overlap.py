@@ -22,6 +22,7 @@ from peakfold.ops.overlap import (
     channel_reach,
     elementwise_distance,
     padding_distance,
+    positions,
     window_distance,
     window_starts,
 )
@@ -86,7 +87,7 @@ def _slid(
     places = [
         _axis(ctx, axis, size[at], out[at], taps[at]) for at, axis in enumerate(("h", "w"))
     ]  # fmt: skip
-    first = [start * source for start in starts(channels, filters)]
+    first = [start * source for start in starts(channels, positions(filters))]
     return window_distance(
         Windows(
             batches=batch, rows=places[0], columns=places[1], in_image=(size[0], size[1]),
@@ -145,7 +146,7 @@ def _dense(ctx: Context, source: int, result: int) -> int:
         Windows(
             batches=1, rows=range(count), columns=(0,), in_image=(count, 1),
             in_pixel=depth * source, out_pixel=units * result,
-            reach=channel_reach((0,) * units, result),
+            reach=channel_reach((0,) * positions(units), result),
         )
     )  # fmt: skip
 
@@ -208,7 +209,7 @@ def _sampled(ctx: Context, axis: int, place: Callable[[int, int, int, bool, bool
     size, count = sizes(ctx)[axis], produced(ctx)[axis]
     align = bool(integer(ctx, "align_corners", 0))
     half = bool(integer(ctx, "half_pixel_centers", 0))
-    return [place(at, size, count, align, half) for at in range(count)]
+    return [place(at, size, count, align, half) for at in range(positions(count))]
 
 
 def _float_scale(size: int, count: int, align: bool) -> float:

@@ -200,6 +200,10 @@ class CannotTell(Exception):
     """Raised inside a row function to stop it; never leaves the registry."""
 
 
+class Misfit(CannotTell):
+    """The same where operands contradict each other, so that no result exists; says how."""
+
+
 def given(ctx: Context, position: int) -> bool:
     """Whether an optional operand is present."""
     return position < len(ctx.inputs) and ctx.inputs[position] is not None

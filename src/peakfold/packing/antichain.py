@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
+
 from peakfold.packing.problem import Problem
 from peakfold.packing.relation import covered_bytes
 
@@ -33,16 +35,11 @@ def heaviest_antichain(problem: Problem) -> tuple[int, ...] | None:
         >>> heaviest_antichain(p)
         (2, 3)
     """
-    live = [b for b, alive in enumerate(problem.alive.tolist()) if alive]
+    live = np.flatnonzero(problem.alive).tolist()
     n = len(live)
     if problem.conflicts is None or n > LIMIT:
         return None
-    number = {b: i for i, b in enumerate(live)}
-    free = [((1 << n) - 1) & ~(1 << i) for i in range(n)]
-    for a, b in problem.conflicts.tolist():
-        if a in number and b in number:
-            free[number[a]] &= ~(1 << number[b])
-            free[number[b]] &= ~(1 << number[a])
+    free = _free(problem, live)
     order = list(range(n))
     cover = _cover(free)
     if cover is None and n <= ORIENTED:
@@ -56,6 +53,18 @@ def heaviest_antichain(problem: Problem) -> tuple[int, ...] | None:
     size = covered_bytes(problem).tolist()
     picked = _antichain(cover, [size[live[i]] for i in order])
     return tuple(sorted(live[order[i]] for i in picked))
+
+
+def _free(problem: Problem, live: list[int]) -> list[int]:
+    """Per living buffer, the set of living buffers it does not conflict with, as bits."""
+    beside = ~np.eye(len(live), dtype=np.bool_)
+    if problem.conflicts is not None and len(live):
+        number = np.full(problem.buffers, -1, dtype=np.int64)
+        number[live] = np.arange(len(live))
+        one, two = number[problem.conflicts[(number[problem.conflicts] >= 0).all(axis=1)]].T
+        beside[one, two] = beside[two, one] = False
+    packed = np.packbits(beside, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in packed]
 
 
 def _bits(mask: int) -> list[int]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from peakfold.arguments import real, shown, whole
 from peakfold.errors import DoesNotFit, UsageError
 from peakfold.packing.explain import subproblem
 from peakfold.packing.greedy import lifetime
-from peakfold.packing.problem import Int64, Problem
+from peakfold.packing.problem import Int64, Problem, Search, need_problem
 from peakfold.packing.sections import sections
 from peakfold.packing.solve import CapacityTooSmall, pack
 from peakfold.units import parse_size
@@ -34,6 +35,13 @@ class Bank:
     name: str
     capacity: int | None
     cost: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise UsageError(f"the name of a bank is no text: {shown(self.name)}")
+        if self.capacity is not None:
+            whole(self.capacity, f"the capacity of bank {self.name!r}")
+        real(self.cost, f"the cost of bank {self.name!r}")
 
 
 def parse_banks(text: str) -> tuple[Bank, ...]:
@@ -70,12 +78,14 @@ class Placement:
         offsets: (n,) byte offset inside that bank.
         heights: bytes used of each bank.
         cost: sum of traffic times the cost of its bank.
+        search: what ended the search of some bank, if anything did.
     """
 
     bank: Int64
     offsets: Int64
     heights: tuple[int, ...]
     cost: float
+    search: Search = "complete"
 
 
 def pack_banks(
@@ -113,20 +123,24 @@ def pack_banks(
         >>> found.bank.tolist(), found.heights, found.cost
         ([0, 0, 1], (24, 64), 300.0)
     """
+    need_problem(problem)
+    if not isinstance(banks, Sequence) or not all(isinstance(bank, Bank) for bank in banks):
+        raise UsageError(f"banks are no list of Bank: {shown(banks)}")
     if not banks:
         raise UsageError("no bank is given")
-    moved = problem.size if traffic is None else np.asarray(traffic)
-    if np.shape(moved) != (problem.buffers,):
-        raise UsageError(f"traffic of {problem.buffers} buffers expected, got {np.shape(moved)}")
+    moved = problem.size if traffic is None else _traffic(traffic, problem.buffers)
+    time_limit = real(time_limit, "time_limit", endless=True)
     worth = moved / np.maximum(problem.size * np.maximum(lifetime(problem), 1), 1)
     bank = np.full(problem.buffers, -1, dtype=np.int64)
     offsets = np.zeros(problem.buffers, dtype=np.int64)
     heights = [0] * len(banks)
     effort = {"seed": seed, "on_compile": on_compile}
+    search: Search = "complete"
     share = time_limit / len(banks)
     for number in sorted(range(len(banks)), key=lambda i: (banks[i].cost, i)):
         left = np.flatnonzero(bank < 0)
-        inside, where = _fill(problem, left, worth, banks[number].capacity, share, effort)
+        inside, where, found = _fill(problem, left, worth, banks[number].capacity, share, effort)
+        search = search if found == "complete" else found
         bank[inside], offsets[inside] = number, where
         part = subproblem(problem, inside)
         heights[number] = part.height(where)
@@ -138,7 +152,19 @@ def pack_banks(
             where="banks", hint="give the last bank no capacity",
         )  # fmt: skip
     cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
-    return Placement(bank, offsets, tuple(heights), cost)
+    return Placement(bank, offsets, tuple(heights), cost, search)
+
+
+def _traffic(given: ArrayLike, count: int) -> NDArray[np.float64]:
+    try:
+        moved = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"traffic is no column of numbers: {shown(given)}") from None
+    if moved.shape != (count,):
+        raise UsageError(f"traffic of {count} buffers expected, got {moved.shape}")
+    if not (np.isfinite(moved) & (moved >= 0)).all():
+        raise UsageError("traffic must hold finite numbers from 0 on")
+    return moved
 
 
 def _fill(
@@ -148,12 +174,14 @@ def _fill(
     capacity: int | None,
     seconds: float,
     effort: dict[str, Any],
-) -> tuple[Int64, Int64]:
-    """Buffers for one bank and their offsets in it."""
+) -> tuple[Int64, Int64, Search]:
+    """Buffers for one bank, their offsets in it, and what ended the search."""
+    search: Search = "complete"
     order = left[np.argsort(-worth[left], kind="stable")]
     if capacity is None:
         chosen = np.sort(order)
-        return chosen, pack(subproblem(problem, chosen), time_limit=seconds, **effort).offsets
+        found = pack(subproblem(problem, chosen), time_limit=seconds, **effort)
+        return chosen, found.offsets, found.search
     admitted = _admit(problem, order, capacity)
     tries = max(len(admitted), 1)
     while True:
@@ -163,10 +191,11 @@ def _fill(
             found = pack(
                 part, capacity=capacity, minimize=False, time_limit=seconds / tries, **effort
             )
+            if found.height <= capacity:
+                return chosen, found.offsets, search
+            search = found.search
         except CapacityTooSmall:
-            found = None
-        if found is not None and found.height <= capacity:
-            return chosen, found.offsets
+            pass
         # Give up a twentieth of the least worthy ones at a time.
         admitted = admitted[: len(admitted) - max(len(admitted) // 20, 1)]
 

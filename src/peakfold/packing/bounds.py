@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
-from peakfold.interval import Interval, union
 from peakfold.packing.antichain import heaviest_antichain
 from peakfold.packing.problem import FREE, Int64, Problem
 from peakfold.packing.relation import covered_bytes, heaviest_clique
@@ -102,16 +99,27 @@ def _disjoint_pieces(problem: Problem) -> tuple[Int64, Int64, Int64]:
 
 
 def _slabs(problem: Problem, buffer: int) -> list[tuple[int, int, int]]:
-    """(start, stop, bytes covered) between any two consecutive events of one buffer."""
-    pieces = range(int(problem.first[buffer]), int(problem.first[buffer + 1]))
-    live = [
-        (int(problem.start[p]), int(problem.stop[p]),
-         Interval(int(problem.lower[p]), int(problem.upper[p])))
-        for p in pieces if problem.start[p] < problem.stop[p]
-    ]  # fmt: skip
-    times = sorted({t for start, stop, _ in live for t in (start, stop)})
-    rows = []
-    for left, right in pairwise(times):
-        covered = union([span for start, stop, span in live if start <= left and stop >= right])
-        rows.append((left, right, sum(part.length for part in covered)))
+    """(start, stop, bytes covered) between any two consecutive events of one buffer.
+
+    Events are played in order of time; how many pieces cover each strip of addresses is kept,
+    and a piece looks at the strips inside it only.
+    """
+    own = slice(int(problem.first[buffer]), int(problem.first[buffer + 1]))
+    lower, upper = problem.lower[own], problem.upper[own]
+    live = np.flatnonzero(problem.start[own] < problem.stop[own])
+    edges = np.unique(np.concatenate([lower[live], upper[live]]))
+    width, depth = np.diff(edges), np.zeros(len(edges) - 1, dtype=np.int64)
+    low, high = np.searchsorted(edges, lower).tolist(), np.searchsorted(edges, upper).tolist()
+    events = sorted(
+        [(t, 1, p) for p, t in zip(live.tolist(), problem.start[own][live].tolist(), strict=True)]
+        + [(t, -1, p) for p, t in zip(live.tolist(), problem.stop[own][live].tolist(), strict=True)]
+    )  # fmt: skip
+    covered, rows = 0, []
+    for at, (time, change, piece) in enumerate(events):
+        inside = slice(low[piece], high[piece])
+        depth[inside] += change
+        # Bytes that are covered from now on, or no longer.
+        covered += change * int(width[inside][depth[inside] == max(change, 0)].sum())
+        if at + 1 < len(events) and events[at + 1][0] > time:
+            rows.append((time, events[at + 1][0], covered))
     return rows

@@ -10,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from peakfold.errors import TimeLimit
 from peakfold.packing.problem import Problem
+
+Check = Callable[[], None]
+"""Polled all along; ends what is done by raising."""
+
+
+def endless() -> None:
+    """The check of those who have all the time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,9 +50,28 @@ class Deadline:
         """The deadline so many seconds from now."""
         return cls(monotonic() + seconds, on_compile)
 
+    @classmethod
+    def never(cls) -> Deadline:
+        """The deadline that does not come."""
+        return cls(inf)
+
     def expired(self) -> bool:
         """Whether the time is up."""
         return monotonic() > self.stop
+
+    def check(self) -> None:
+        """Go on only while there is time.
+
+        Raises:
+            TimeLimit: the time is up; whoever has something to fall back on catches it.
+        """
+        if self.expired():
+            raise TimeLimit("no packing was found in time")
+
+    @property
+    def left(self) -> float:
+        """Seconds to go, 0 when the time is up."""
+        return max(self.stop - monotonic(), 0.0)
 
     def share(self, part: float) -> Deadline:
         """An earlier deadline: after this part, between 0 and 1, of the time that is left."""

@@ -18,8 +18,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from peakfold.packing.deadline import Check, endless
 from peakfold.packing.problem import FREE, Int64, Problem
-from peakfold.packing.relation import neighbours
+from peakfold.packing.relation import Neighbours
 from peakfold.packing.sections import sections
 
 
@@ -83,7 +84,10 @@ def _add(union: list[int], low: int, high: int) -> None:
         union[left:right] = (low,) if right & 1 else (low, high)
 
 
-def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> Int64:
+def place(
+    problem: Problem, order: Iterable[int], *, best_gap: bool = True,
+    check: Check = endless,
+) -> Int64:  # fmt: skip
     """Offsets (n,) from placing buffers one by one, pinned ones first.
 
     Each buffer goes to the smallest gap that holds it (`best_gap`, the TFLite arena planner's
@@ -94,6 +98,7 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
         problem: the buffers; all are placed, those missing in `order` at their pin or at 0.
         order: indices of buffers.
         best_gap: smallest gap instead of lowest.
+        check: polled at each buffer; ends the pass by raising.
 
     Example:
         >>> p = Problem.of([0, 1, 2], [2, 3, 4], [100, 80, 60])
@@ -101,7 +106,7 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
         [0, 100, 0]
     """
     if problem.conflicts is not None:
-        return _place_related(problem, order, best_gap)
+        return _place_related(problem, order, best_gap, check)
     found = sections(problem)
     tree = AddressTree(found.count)
     first, last = found.first.tolist(), found.last.tolist()
@@ -111,6 +116,7 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
     offsets = np.maximum(problem.fixed, 0).tolist()
     pinned = np.flatnonzero(problem.fixed != FREE).tolist()
     for b in [*pinned, *(b for b in order if fixed[b] == FREE)]:
+        check()
         pieces = [p for p in range(csr[b], csr[b + 1]) if live[p]]
         if fixed[b] == FREE:
             blocked = []
@@ -126,27 +132,70 @@ def place(problem: Problem, order: Iterable[int], *, best_gap: bool = True) -> I
     return np.array(offsets, dtype=np.int64)
 
 
-def _place_related(problem: Problem, order: Iterable[int], best_gap: bool) -> Int64:
-    """`place` for an explicit conflict relation: looks at the conflicting buffers only."""
-    near = neighbours(problem)
-    spans: list[list[tuple[int, int]]] = [[] for _ in range(problem.buffers)]
-    for p in np.flatnonzero(problem.pieces_alive):
-        spans[problem.owner[p]].append((int(problem.lower[p]), int(problem.upper[p])))
-    fixed, align = problem.fixed.tolist(), problem.align.tolist()
-    offsets = np.maximum(problem.fixed, 0).tolist()
-    placed = {b for b in range(problem.buffers) if fixed[b] != FREE}
-    for b in order:
-        if b in placed or not spans[b]:
-            continue
-        blocked = [
-            (offsets[c] + a - high, offsets[c] + z - low)
-            for c in near[b] & placed
-            for a, z in spans[c]
-            for low, high in spans[b]
-        ]
-        offsets[b] = _choose(blocked, align[b], best_gap)
-        placed.add(b)
+def stack(problem: Problem) -> Int64:
+    """Offsets (n,) with every free buffer in rows of its own, above all pins: always legal.
+
+    Example:
+        >>> stack(Problem.of([0, 1, 5], [2, 3, 6], [100, 80, 60], align=64)).tolist()
+        [0, 128, 256]
+    """
+    free = problem.fixed == FREE
+    above = int((problem.fixed + problem.size)[~free].max(initial=0))
+    offsets = problem.fixed.tolist()
+    for b in np.flatnonzero(free).tolist():
+        align = int(problem.align[b])
+        offsets[b] = -(-above // align) * align
+        above = offsets[b] + int(problem.size[b])
     return np.array(offsets, dtype=np.int64)
+
+
+def _place_related(problem: Problem, order: Iterable[int], best_gap: bool, check: Check) -> Int64:
+    """`place` for an explicit conflict relation: looks at the conflicting buffers only."""
+    near = Neighbours.of(problem)
+    # Living pieces, those of a buffer together.
+    spans = np.flatnonzero(problem.pieces_alive)
+    first = np.searchsorted(problem.owner[spans], np.arange(problem.buffers + 1))
+    lower, upper = problem.lower[spans], problem.upper[spans]
+    single = bool((np.diff(first) <= 1).all())
+    offsets = np.maximum(problem.fixed, 0)
+    placed = problem.fixed != FREE
+    for b in order:
+        own = range(first[b], first[b + 1])
+        if placed[b] or not own:
+            continue
+        check()
+        others = near.beside(b)
+        others = others[placed[others]]
+        held = first[others] if single else _ranges(first[others], first[others + 1])
+        whose = others if single else np.repeat(others, np.diff(first)[others])
+        low, high = offsets[whose] + lower[held], offsets[whose] + upper[held]
+        offsets[b] = _choose_of(
+            np.concatenate([low - upper[p] for p in own]),
+            np.concatenate([high - lower[p] for p in own]), int(problem.align[b]), best_gap,
+        )  # fmt: skip
+        placed[b] = True
+    return offsets
+
+
+def _ranges(first: Int64, last: Int64) -> Int64:
+    """All numbers of several ranges ``[first, last)``, one range behind the other."""
+    length = last - first
+    begin = np.cumsum(length) - length
+    numbers: Int64 = np.arange(length.sum()) - np.repeat(begin - first, length)
+    return numbers
+
+
+def _choose_of(a: Int64, z: Int64, align: int, best_gap: bool) -> int:
+    """`_choose` by columns, for many intervals at once."""
+    order = np.lexsort((z, a))
+    a, z = a[order], z[order]
+    free = np.concatenate([[0], np.maximum.accumulate(np.maximum(z, 0))])
+    offset = -(-free // align) * align
+    gap = np.flatnonzero((a >= free[:-1]) & (offset[:-1] <= a))
+    if not len(gap):
+        return int(offset[-1])
+    chosen = gap[np.argmin((a - free[:-1])[gap])] if best_gap else gap[0]
+    return int(offset[chosen])
 
 
 def _choose(blocked: list[tuple[int, int]], align: int, best_gap: bool) -> int:

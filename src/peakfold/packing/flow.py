@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from peakfold.packing.deadline import Check, endless
+
 
 class _Network:
     """A residual graph; edge e and its reverse are e and e ^ 1."""
@@ -30,7 +32,7 @@ class _Network:
             self.cost.append(price)
         return edge
 
-    def push_cheapest(self, source: int, sink: int) -> bool:
+    def push_cheapest(self, source: int, sink: int, check: Check) -> bool:
         """Send one unit along a cheapest path (Bellman-Ford with a queue); false if none."""
         infinite = 1 << 62
         dist = [infinite] * len(self.out)
@@ -39,6 +41,7 @@ class _Network:
         dist[source] = 0
         queue = deque([source])
         while queue:
+            check()
             node = queue.popleft()
             queued[node] = False
             for edge in self.out[node]:
@@ -59,13 +62,16 @@ class _Network:
         return True
 
 
-def cheapest_reuse(start: list[int], stop: list[int], size: list[int]) -> list[int | None]:
+def cheapest_reuse(
+    start: list[int], stop: list[int], size: list[int], check: Check = endless
+) -> list[int | None]:
     """For each buffer the earlier one whose object it takes, `None` for a new object.
 
     Args:
         start: (n,) first step of each lifetime ``[start, stop)``.
         stop: (n,) step after the last.
         size: (n,) bytes.
+        check: polled all along; ends the search by raising.
 
     Example:
         >>> cheapest_reuse([0, 1, 2], [2, 3, 4], [16, 8, 64])
@@ -76,6 +82,7 @@ def cheapest_reuse(start: list[int], stop: list[int], size: list[int]) -> list[i
     net = _Network(2 * n + 2)
     reuse: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for j in range(n):
+        check()
         net.add(source, j, 0)
         net.add(n + j, sink, 0)
         net.add(source, n + j, size[j])
@@ -83,6 +90,6 @@ def cheapest_reuse(start: list[int], stop: list[int], size: list[int]) -> list[i
             if i != j and stop[i] <= start[j] and (start[i], i) < (start[j], j):
                 edge = net.add(i, n + j, max(0, size[j] - size[i]))
                 reuse[j].append((i, edge))
-    while net.push_cheapest(source, sink):
+    while net.push_cheapest(source, sink, check):
         pass
     return [next((i for i, e in reuse[j] if net.room[e] == 0), None) for j in range(n)]

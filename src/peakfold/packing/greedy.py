@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
 from peakfold.packing.bounds import load_profile
+from peakfold.packing.deadline import Check, endless
 from peakfold.packing.first_fit import place
 from peakfold.packing.problem import Int64, Problem
 from peakfold.packing.sections import section_loads, sections
 from peakfold.packing.shelves import shelf_order, traits
 
 Order = Callable[[Problem], Int64]
-Strategy = Callable[[Problem], Int64]
+
+
+class Strategy(Protocol):
+    """A greedy planner."""
+
+    def __call__(self, problem: Problem, check: Check = ..., /) -> Int64:
+        """Offsets (n,)."""
 
 
 def born(problem: Problem) -> Int64:
@@ -84,7 +92,7 @@ def order_by_breadth(problem: Problem) -> Int64:
     alive = problem.pieces_alive
     low = np.searchsorted(times, problem.start[alive])
     high = np.searchsorted(times, problem.stop[alive])
-    np.minimum.at(best, problem.owner[alive], _range_minimum(rank, low, high))
+    np.minimum.at(best, problem.owner[alive], range_minimum(rank, low, high))
     return np.lexsort((-problem.size, best)).astype(np.int64)
 
 
@@ -104,12 +112,12 @@ def peak_section(problem: Problem) -> Int64:
     load = section_loads(problem, found)
     heaviest = np.zeros(problem.buffers, dtype=np.int64)
     alive = problem.pieces_alive
-    most = -_range_minimum(-load, found.first[alive], found.last[alive])
+    most = -range_minimum(-load, found.first[alive], found.last[alive])
     np.maximum.at(heaviest, problem.owner[alive], most)
     return heaviest
 
 
-def _range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
+def range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
     """Minimum of ``values[low:high]`` for many non-empty ranges; a sparse table."""
     if not len(low):
         return np.zeros(0, dtype=np.int64)
@@ -126,8 +134,8 @@ def _range_minimum(values: Int64, low: Int64, high: Int64) -> Int64:
 
 
 def _strategy(order: Order, best_gap: bool = True) -> Strategy:
-    def run(problem: Problem) -> Int64:
-        return place(problem, order(problem).tolist(), best_gap=best_gap)
+    def run(problem: Problem, check: Check = endless, /) -> Int64:
+        return place(problem, order(problem).tolist(), best_gap=best_gap, check=check)
 
     run.__doc__ = order.__doc__
     return run

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from peakfold.packing.deadline import Check, endless
 from peakfold.packing.problem import FREE, Int64, Problem
 from peakfold.packing.relation import clique_cover
 from peakfold.packing.sections import sections
@@ -82,8 +83,12 @@ def can_model(problem: Problem) -> bool:
     return problem.buffers <= MAX_BUFFERS and bool(whole.all())
 
 
-def build(problem: Problem) -> Model | None:
+def build(problem: Problem, check: Check = endless) -> Model | None:
     """The model of a problem, or None if it is too large or has pieces of partial height.
+
+    Args:
+        problem: the buffers.
+        check: polled all along; ends the work by raising.
 
     Example:
         >>> model = build(Problem.of([0, 1, 2], [2, 3, 4], [64, 96, 32]))
@@ -94,11 +99,11 @@ def build(problem: Problem) -> Model | None:
         return None
     buffer = np.flatnonzero(problem.alive).astype(np.int64)
     n = len(buffer)
-    owner, section, count = _incidences(problem, buffer)
+    owner, section, count = _incidences(problem, buffer, check)
     at, section = _csr(owner, section, n)
     owner = np.repeat(np.arange(n), np.diff(at))
     base, member = _csr(section, owner, count)
-    pairs = _pairs(at, section, base, member, n)
+    pairs = _pairs(at, section, base, member, check)
     if pairs is None:
         return None
     near, neighbour = _csr(*pairs, n)
@@ -119,13 +124,13 @@ def build(problem: Problem) -> Model | None:
     )  # fmt: skip
 
 
-def _incidences(problem: Problem, buffer: Int64) -> tuple[Int64, Int64, int]:
+def _incidences(problem: Problem, buffer: Int64, check: Check) -> tuple[Int64, Int64, int]:
     """(owner, section) without duplicates, owners numbered by position in `buffer`.
 
     For an explicit conflict relation the "sections" are cliques that cover it.
     """
     if problem.conflicts is not None:
-        cliques = clique_cover(problem)
+        cliques = clique_cover(problem, check)
         place = np.repeat(np.arange(len(cliques)), [len(clique) for clique in cliques])
         inside = np.array([b for clique in cliques for b in clique], dtype=np.int64)
         return np.searchsorted(buffer, inside), place, len(cliques)
@@ -147,13 +152,14 @@ def _csr(rows: Int64, columns: Int64, n: int) -> tuple[Int64, Int64]:
 
 
 def _pairs(
-    at: Int64, section: Int64, base: Int64, member: Int64, n: int
+    at: Int64, section: Int64, base: Int64, member: Int64, check: Check
 ) -> tuple[Int64, Int64] | None:
     """Ordered pairs of buffers that share a section; None if there are too many."""
     rows: list[Int64] = []
     columns: list[Int64] = []
     total = 0
-    for b in range(n):
+    for b in range(len(at) - 1):
+        check()
         parts = [member[base[t] : base[t + 1]] for t in section[at[b] : at[b + 1]]]
         others = np.unique(np.concatenate(parts))
         others = others[others != b]

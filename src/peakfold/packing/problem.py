@@ -18,16 +18,21 @@ Two pieces of different buffers may share an address only if their lifetimes do 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from peakfold.arguments import shown
 from peakfold.errors import UsageError
 
 Int64 = NDArray[np.int64]
+Search = Literal["complete", "time limit", "node limit"]
 FREE = -1
 """The value in `Problem.fixed` of a buffer that may go anywhere."""
+_TOO_MUCH = 2**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +101,8 @@ class Problem:
             24
         """
         alive = self.alive
+        if np.shape(offsets) != alive.shape:
+            raise UsageError(f"{len(alive)} offsets expected, got {np.shape(offsets)}")
         return int((offsets[alive] + self.size[alive]).max(initial=0))
 
     def name(self, buffer: int) -> str:
@@ -117,20 +124,21 @@ class Problem:
         """Plain buffers from columns.
 
         Raises:
-            UsageError: columns of different length, a negative size, ``stop < start``.
+            UsageError: columns of different length or of something else than whole numbers below
+                2^62, a negative size, ``stop < start``.
 
         Example:
             >>> Problem.of([0, 1], [2, 3], [16, 8]).buffers
             2
         """
-        sizes = np.atleast_1d(np.asarray(size, dtype=np.int64))
+        sizes = column(size, "size")
         n = len(sizes)
         zero = np.zeros(n, dtype=np.int64)
         return cls.of_pieces(
             size=sizes,
             first=np.arange(n + 1, dtype=np.int64),
-            start=np.asarray(start, dtype=np.int64),
-            stop=np.asarray(stop, dtype=np.int64),
+            start=start,
+            stop=stop,
             lower=zero,
             upper=sizes,
             align=align,
@@ -159,24 +167,84 @@ class Problem:
         Raises:
             UsageError: columns that do not belong together, named with the first bad row.
         """
-        sizes = np.atleast_1d(np.asarray(size, dtype=np.int64))
-        shape = sizes.shape
+        sizes = column(size, "size")
         problem = cls(
             size=sizes,
-            align=np.broadcast_to(np.asarray(align, dtype=np.int64), shape).copy(),
-            fixed=np.broadcast_to(np.asarray(fixed, dtype=np.int64), shape).copy(),
-            first=np.asarray(first, dtype=np.int64),
-            start=np.atleast_1d(np.asarray(start, dtype=np.int64)),
-            stop=np.atleast_1d(np.asarray(stop, dtype=np.int64)),
-            lower=np.atleast_1d(np.asarray(lower, dtype=np.int64)),
-            upper=np.atleast_1d(np.asarray(upper, dtype=np.int64)),
-            names=names,
-            conflicts=(
-                None if conflicts is None else np.asarray(conflicts, dtype=np.int64).reshape(-1, 2)
-            ),
+            align=_spread(column(align, "align"), len(sizes), "align"),
+            fixed=_spread(column(fixed, "fixed"), len(sizes), "fixed"),
+            first=column(first, "first"),
+            start=column(start, "start"),
+            stop=column(stop, "stop"),
+            lower=column(lower, "lower"),
+            upper=column(upper, "upper"),
+            names=_labels(names),
+            conflicts=None if conflicts is None else column(conflicts, "conflicts", pairs=True),
         )
         _check(problem)
         return problem
+
+
+def column(values: ArrayLike, name: str, *, pairs: bool = False) -> Int64:
+    """Whole numbers as a column: nothing is cut, nothing wraps around.
+
+    Args:
+        values: n numbers, or one; with `pairs` k pairs of them.
+        name: of the column, for messages.
+        pairs: expect two dimensions.
+
+    Returns:
+        (n,) int64, or (k, 2).
+
+    Raises:
+        UsageError: fractions, ``nan``, text, numbers of 2^62 and more, another shape.
+
+    Example:
+        >>> column([1.9], "size")
+        Traceback (most recent call last):
+        peakfold.errors.UsageError: size has 1.9, and must hold whole numbers below 2^62
+    """
+    try:
+        found = np.asarray(values)
+        if found.size == 0:
+            found = found.astype(np.int64)  # an empty list is one of floats
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} is no column of whole numbers: {shown(values)}") from None
+    found = found.reshape(-1, 2) if pairs and not found.size else found
+    if (found.ndim != 2 or found.shape[1] != 2) if pairs else found.ndim > 1:
+        raise UsageError(f"{name} has the shape {found.shape}, not that of a column")
+    if found.dtype.kind not in "iuf":
+        raise UsageError(f"{name} is no column of whole numbers: {shown(values)}")
+    bad = ~((found > -_TOO_MUCH) & (found < _TOO_MUCH))
+    if found.dtype.kind == "f":
+        bad |= found != np.floor(found)
+    if bad.any():
+        first = found[bad].flat[0]
+        raise UsageError(f"{name} has {first}, and must hold whole numbers below 2^62")
+    return np.atleast_1d(found.astype(np.int64, copy=False))
+
+
+def need_problem(value: object) -> None:
+    """Refuse what is no `Problem`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, Problem):
+        raise UsageError(f"no packing problem: {shown(value)}", hint="make one with Problem.of")
+
+
+def _spread(values: Int64, count: int, name: str) -> Int64:
+    """A column of its own memory; one number stands for all."""
+    if len(values) not in (1, count):
+        raise UsageError(f"{name} has {len(values)} numbers for {count} buffers")
+    return np.broadcast_to(values, (count,)).copy()
+
+
+def _labels(names: Iterable[str]) -> tuple[str, ...]:
+    found = names if isinstance(names, tuple) else () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not set(map(type, found)) <= {str}:
+        raise UsageError("names are no column of texts")
+    return found
 
 
 def _check(p: Problem) -> None:
@@ -185,7 +253,7 @@ def _check(p: Problem) -> None:
         raise UsageError("columns of a packing problem differ in length")
     if p.names and len(p.names) != n:
         raise UsageError(f"{len(p.names)} names for {n} buffers")
-    if n and (p.first[0] != 0 or p.first[-1] != m or (np.diff(p.first) < 0).any()):
+    if p.first[0] != 0 or p.first[-1] != m or (np.diff(p.first) < 0).any():
         raise UsageError("the index of pieces by buffer is not increasing from 0 to their number")
     pairs = p.conflicts
     if pairs is not None and pairs.size and not (pairs.min() >= 0 and pairs.max() < n):
@@ -223,6 +291,7 @@ class Packing:
         lower_bound: no packing of this problem is lower.
         optimal: proven that none is lower (`height == lower_bound`, or search exhausted).
         strategy: name of the algorithm that found it.
+        search: what ended the search for a lower one: nothing, the clock, or a limit of nodes.
     """
 
     offsets: Int64
@@ -230,3 +299,4 @@ class Packing:
     lower_bound: int
     optimal: bool
     strategy: str
+    search: Search = "complete"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from peakfold.arguments import real, whole
 from peakfold.errors import UsageError
-from peakfold.packing.problem import FREE, Int64, Packing, Problem
+from peakfold.packing.problem import FREE, Int64, Packing, Problem, column, need_problem
 from peakfold.packing.relation import neighbours
 from peakfold.packing.solve import pack
 from peakfold.packing.verify import violations
@@ -58,7 +59,7 @@ def replan(
         on_compile: as for `pack`.
 
     Raises:
-        UsageError: `old` has another length.
+        UsageError: `old` has another length, or a number is out of range.
         CapacityTooSmall: proven that the capacity cannot be met, even by moving everything.
 
     Example:
@@ -67,7 +68,11 @@ def replan(
         >>> found.packing.offsets.tolist(), found.moved.tolist()
         ([100, 0, 8], [False, False, False])
     """
-    past = np.asarray(old, dtype=np.int64)
+    need_problem(problem)
+    past = column(old, "old")
+    capacity = None if capacity is None else whole(capacity, "capacity")
+    max_moves = None if max_moves is None else whole(max_moves, "max_moves")
+    time_limit = real(time_limit, "time_limit", endless=True)
     if past.shape != (problem.buffers,):
         raise UsageError(f"{problem.buffers} old offsets expected, got {past.shape}")
     kept = _legal(problem, past)

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.errors import DoesNotFit, TimeLimit, UsageError
+from peakfold.arguments import flag, real, whole, word
+from peakfold.errors import DoesNotFit, TimeLimit
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
+from peakfold.packing.first_fit import stack
 from peakfold.packing.greedy import STRATEGIES
-from peakfold.packing.problem import Int64, Packing, Problem
+from peakfold.packing.problem import Int64, Packing, Problem, Search, need_problem
 from peakfold.packing.verify import require_valid
 
 Progress = Callable[[int, int], None]
@@ -32,6 +34,8 @@ JUDGED = 100_000
 FAST_SHARE = 0.25
 LADDER = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0)
 FIRST_NODES = 20_000
+GRACE = 5.0
+"""Seconds that the first greedy pass may take, whatever the limit: a plan comes out of it."""
 
 
 class CapacityTooSmall(DoesNotFit):
@@ -59,9 +63,11 @@ class _Search:
     seed: int
     progress: Progress | None
     bound: int
+    node_limit: int | None = None
     height: int = 1 << 62
     offsets: Int64 | None = None
     strategy: str = ""
+    ended: Search = "complete"
 
     def offer(self, offsets: Int64, strategy: str) -> None:
         """Keep a packing if it is lower."""
@@ -89,6 +95,15 @@ class _Search:
             return True
         return self.height <= self.bound
 
+    def over(self, limit: Deadline | None = None) -> bool:
+        """Whether to stop: nothing better is asked for, or the time is up, which is noted."""
+        if self.done:
+            return True
+        if (limit or self.deadline).expired():
+            self.ended = "time limit"
+            return True
+        return False
+
 
 def pack(
     problem: Problem,
@@ -100,6 +115,7 @@ def pack(
     seed: int = 0,
     progress: Progress | None = None,
     on_compile: Callable[[], None] | None = None,
+    node_limit: int | None = None,
 ) -> Packing:
     """Give every buffer an offset so that the height is small.
 
@@ -116,6 +132,8 @@ def pack(
         progress: called with (height, lower bound) at every improvement.
         on_compile: called before a wait of seconds, when kernels are compiled for the first
             time on this machine (later runs load them from numba's cache).
+        node_limit: nodes of the exact search; unlike a time limit it ends the search at the
+            same place on every machine.
 
     Raises:
         UsageError: an unknown strategy, a negative capacity or time limit.
@@ -126,28 +144,41 @@ def pack(
         >>> found.height, found.optimal
         (72, True)
     """
-    if strategy != "best" and strategy not in STRATEGIES:
-        known = ", ".join(["best", *STRATEGIES])
-        raise UsageError(f"unknown packing strategy {strategy!r}", hint=f"one of {known}")
-    if not time_limit >= 0 or (capacity is not None and capacity < 0):
-        raise UsageError("capacity and time limit must not be negative")
+    need_problem(problem)
+    word(strategy, ("best", *STRATEGIES), "packing strategy")
+    flag(minimize, "minimize")
+    capacity = None if capacity is None else whole(capacity, "capacity")
+    time_limit, seed = real(time_limit, "time_limit", endless=True), whole(seed, "seed")
     state = _Search(
         problem, capacity, minimize, Deadline.after(time_limit, on_compile), seed, progress,
-        lower_bound(problem),
+        lower_bound(problem), node_limit,
     )  # fmt: skip
     state.raise_bound(state.bound)
+    if strategy != "best" or _small(problem):
+        _first(state, "by-size" if strategy == "best" else strategy)
     if strategy != "best":
-        state.offer(STRATEGIES[strategy](problem), strategy)
         return _result(state)
-    state.offer(STRATEGIES["by-size"](problem), "by-size") if _small(problem) else None
     try:
         for stage in (_greedy, _fast, _exact, _partial):
-            if not state.done and not (state.deadline.expired() and state.offsets is not None):
+            if state.offsets is None or not state.over():
                 stage(state)
+    except TimeLimit:
+        state.ended = "time limit"
     except KeyboardInterrupt:
         if state.offsets is None:
             raise
+        state.ended = "time limit"
     return _result(state)
+
+
+def _first(state: _Search, strategy: str) -> None:
+    """One greedy packing, for which there is more time than the limit, or else rows for all."""
+    grace = Deadline(max(state.deadline.stop, Deadline.after(GRACE).stop))
+    try:
+        state.offer(STRATEGIES[strategy](state.problem, grace.check), strategy)
+    except TimeLimit:
+        state.ended = "time limit"
+        state.offer(stack(state.problem), "stacked")
 
 
 def _small(problem: Problem) -> bool:
@@ -161,8 +192,10 @@ def _result(state: _Search) -> Packing:
         raise TimeLimit("no packing was found in time")
     if state.problem.buffers <= JUDGED:
         require_valid(state.problem, offsets)
-    optimal = state.height <= state.bound
-    return Packing(offsets, state.height, min(state.bound, state.height), optimal, state.strategy)
+    return Packing(
+        offsets, state.height, min(state.bound, state.height), state.height <= state.bound,
+        state.strategy, "complete" if state.done else state.ended,
+    )  # fmt: skip
 
 
 def _greedy(state: _Search) -> None:
@@ -170,8 +203,8 @@ def _greedy(state: _Search) -> None:
     if not _small(state.problem):
         return
     for name, run in STRATEGIES.items():
-        state.offer(run(state.problem), name)
-        if state.done or state.deadline.expired():
+        state.offer(run(state.problem, state.deadline.check), name)
+        if state.over():
             return
 
 
@@ -186,31 +219,33 @@ def _fast(state: _Search) -> None:
     from peakfold.packing.model import can_model
 
     stop = state.deadline.share(FAST_SHARE if can_model(problem) else 1.0)
-    improve(
-        problem, state.seed, state.height, state.bound, state.offer,
-        lambda: state.done or stop.expired(),
-    )  # fmt: skip
+    improve(problem, state.seed, state.height, state.bound, state.offer, lambda: state.over(stop))
 
 
 def _exact(state: _Search) -> None:
     """Decide at the capacity, at the bound, then on a ladder between bound and best."""
     from peakfold.packing.model import build
 
-    model = build(state.problem)
+    model = build(state.problem, state.deadline.check)
     if model is None:
         return
     state.deadline.load_search()
     from peakfold.packing.exact import decide
 
+    left = 1 << 62 if state.node_limit is None else state.node_limit
     for target, nodes, again in _targets(state, model.unit):
-        seed = state.seed + again
+        if left <= 0:
+            state.ended = "node limit"
+            return
+        nodes, seed = min(nodes, left), state.seed + again
+        left -= nodes
         found = decide(model, target, nodes=nodes, seed=seed, expired=state.deadline.expired)
         if found.fits:
             state.offer(model.offsets(state.problem, found.low), "exact")
         elif found.fits is False:
             # Every height is a multiple of the unit, so the next possible one is a bound.
             state.raise_bound((target // model.unit + 1) * model.unit)
-        if state.done or state.deadline.expired():
+        if state.over():
             return
 
 
@@ -223,8 +258,9 @@ def _partial(state: _Search) -> None:
     from peakfold.packing.wander import wander
 
     if not can_model(problem):
-        over = state.deadline.expired
-        wander(problem, state.bound, state.offer, lambda: state.done or over(), state.seed)
+        wander(
+            problem, state.bound, state.offer, state.over, state.seed, state.deadline.check
+        )  # fmt: skip
 
 
 def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int, int]]:

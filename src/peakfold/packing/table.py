@@ -20,9 +20,12 @@ from typing import TextIO
 
 import numpy as np
 
-from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.boundary import read_text
+from peakfold.errors import ModelError, PeakfoldError
 from peakfold.packing.problem import FREE, Int64, Problem
+from peakfold.printable import csv_text, csv_value
 
+MAX_BYTES = 1 << 28
 LINE_LIMIT = 1 << 16
 NUMBER_LIMIT = 1 << 62
 _NAMES = {
@@ -69,13 +72,8 @@ def read_csv(path: str | Path) -> Table:
         UsageError: no such file, or it cannot be read.
         ModelError: broken, with the line number.
     """
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-            return parse_csv(stream, str(path))
-    except UnicodeDecodeError:
-        raise ModelError("is not UTF-8 text", where=str(path)) from None
-    except OSError as error:
-        raise UsageError(f"cannot read: {error.strerror or error}", where=str(path)) from None
+    text = read_text(Path(path), MAX_BYTES, "a table of buffers")
+    return parse_csv(StringIO(text, newline=""), str(path))
 
 
 def parse_csv(stream: TextIO, where: str = "CSV") -> Table:
@@ -153,7 +151,7 @@ class _Rows:
         if len(row) != self._width:
             raise ModelError(f"{len(row)} fields, the header has {self._width}", where=where)
         cell = {name: row[at].strip() for name, at in self._columns.items()}
-        name = cell["id"]
+        name = csv_value(cell["id"])
         if name in self._seen:
             first = self._seen[name]
             raise ModelError(f"id {name!r} appears twice, first in line {first}", where=where)
@@ -171,7 +169,7 @@ class _Rows:
         if fixed > 0 and fixed % align:
             raise ModelError(f"offset {fixed} breaks alignment {align}", where=where)
         if pin and (bank := cell.get("bank")) is not None:
-            self._one_bank(bank, where)
+            self._one_bank(csv_value(bank), where)
         self._total += size + align + max(fixed, 0)
         if self._total >= NUMBER_LIMIT:
             raise ModelError("sizes and offsets add up to 2^62 bytes or more", where=where)
@@ -268,11 +266,7 @@ def format_csv(
         columns["offset"] = ["" if x == FREE else x for x in problem.fixed.tolist()]
     if banks is not None:
         columns["bank"] = list(banks)
-    out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return out.getvalue()
+    return csv_text([tuple(columns), *zip(*columns.values(), strict=True)])
 
 
 def _half_open_gaps(table: Table) -> Iterator[str]:

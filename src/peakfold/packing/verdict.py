@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from peakfold.arguments import real, whole
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
 from peakfold.packing.explain import Culprits, explain
-from peakfold.packing.problem import Packing, Problem
+from peakfold.packing.problem import Packing, Problem, need_problem
 from peakfold.packing.solve import CapacityTooSmall, Progress, pack
 from peakfold.packing.verify import violations
 
@@ -66,6 +67,7 @@ def judge_capacity(
     on_compile: Callable[[], None] | None = None,
     want_culprits: bool = False,
     planner: Planner | None = None,
+    node_limit: int | None = None,
 ) -> Verdict:
     """Pack and say what it means for the capacity; arguments as for `pack`.
 
@@ -80,6 +82,7 @@ def judge_capacity(
         on_compile: called before kernels are compiled, which takes seconds.
         want_culprits: also explain an infeasible capacity.
         planner: a planner to judge instead of ours.
+        node_limit: as for `pack`.
 
     Raises:
         UsageError: an unknown strategy, a negative capacity or time limit.
@@ -90,6 +93,9 @@ def judge_capacity(
         >>> judge_capacity(p, capacity=24).status, judge_capacity(p, capacity=20).missing
         ('solved', 4)
     """
+    need_problem(problem)
+    capacity = None if capacity is None else whole(capacity, "capacity")
+    time_limit = real(time_limit, "time_limit", endless=True)
     began = monotonic()
     bound = lower_bound(problem)
     best: Packing | None = None
@@ -101,7 +107,7 @@ def judge_capacity(
             best = pack(
                 problem, capacity=capacity, minimize=minimize or capacity is None,
                 strategy=strategy, time_limit=time_limit, seed=seed, progress=progress,
-                on_compile=on_compile,
+                on_compile=on_compile, node_limit=node_limit,
             )  # fmt: skip
         bound = best.lower_bound
         fits = capacity is None or best.height <= capacity

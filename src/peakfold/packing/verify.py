@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.interval import Interval, union
-from peakfold.packing.problem import FREE, Problem
+from peakfold.packing.problem import FREE, Problem, need_problem
 
 NAIVE_LIMIT = 5_000
 _BLOCK = 512
@@ -120,7 +120,11 @@ def _single_rules(
     problem: Problem, offsets: ArrayLike, capacity: int | None
 ) -> tuple[list[Violation], list[int] | None]:
     """Rules about one buffer, and offsets as Python integers (they cannot overflow)."""
-    given = np.asarray(offsets)
+    need_problem(problem)
+    try:
+        given = np.asarray(offsets)
+    except ValueError as error:
+        return [Violation("count", f"no column of offsets: {error}", ())], None
     if given.shape != (problem.buffers,) or (given.size and given.dtype.kind not in "iu"):
         text = f"{problem.buffers} integer offsets expected, got {given.dtype} of {given.shape}"
         return [Violation("count", text, ())], None
@@ -148,7 +152,7 @@ def _overlap(problem: Problem, where: list[int], a: int, b: int) -> Violation:
 
 
 def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
-    """Living rectangles; those of one buffer are cut so that they never overlap."""
+    """Living rectangles; those of one buffer are cut where they overlap each other."""
     first = problem.first.tolist()
     columns = list(
         zip(problem.start.tolist(), problem.stop.tolist(),
@@ -160,6 +164,10 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
             start, stop, lower, upper = pieces[0]
             yield _Rectangle(start, stop, base + lower, base + upper, b)
             continue
+        whole = [_Rectangle(p[0], p[1], base + p[2], base + p[3], b) for p in pieces]
+        if next(_clashes(whole), None) is None:
+            yield from whole
+            continue
         times = sorted({t for piece in pieces for t in piece[:2]})
         for left, right in pairwise(times):
             spans = [Interval(p[2], p[3]) for p in pieces if p[0] <= left and p[1] >= right]
@@ -168,22 +176,34 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
 
 
 def _related(problem: Problem, where: list[int]) -> Iterator[Violation]:
-    """Every pair of an explicit conflict relation, piece by piece; O(pairs of pieces)."""
+    """Every pair of an explicit conflict relation, piece by piece where their hulls meet."""
     spans: list[list[Interval]] = [[] for _ in where]
     for p, b in enumerate(problem.owner.tolist()):
         if problem.start[p] < problem.stop[p]:
             span = Interval(int(problem.lower[p]), int(problem.upper[p]))
             spans[b].append(span.shift(where[b]))
     pairs = np.zeros((0, 2), dtype=np.int64) if problem.conflicts is None else problem.conflicts
-    unique = {(int(min(pair)), int(max(pair))) for pair in pairs.tolist()}
-    for a, b in sorted(unique):
-        if a != b and any(one.overlaps(other) for one in spans[a] for other in spans[b]):
+    # Python's integers, which do not overflow, where a plan states offsets beyond 64 bits.
+    wide = (
+        np.int64 if max(where, default=0) < 2**62 and min(where, default=0) > -(2**62) else object
+    )
+    low = np.array([min((s.start for s in own), default=0) for own in spans], dtype=wide)
+    high = np.array([max((s.stop for s in own), default=0) for own in spans], dtype=wide)
+    one, two = pairs.T
+    meet = (low[one] < high[two]) & (low[two] < high[one]) & (one != two)
+    close = np.sort(pairs[meet.astype(np.bool_)], axis=1)
+    for a, b in sorted(set(map(tuple, close.tolist()))):
+        if any(one.overlaps(other) for one in spans[a] for other in spans[b]):
             yield _overlap(problem, where, a, b)
 
 
 def _sweep(problem: Problem, where: list[int]) -> Iterator[Violation]:
+    for one, two in _clashes(list(_rectangles(problem, where))):
+        yield _overlap(problem, where, one.owner, two.owner)
+
+
+def _clashes(rectangles: list[_Rectangle]) -> Iterator[tuple[_Rectangle, _Rectangle]]:
     """Deaths before births at equal times; the set of live rectangles stays disjoint."""
-    rectangles = list(_rectangles(problem, where))
     births = sorted(rectangles, key=lambda r: (r.start, r.owner))
     deaths = iter(sorted(rectangles, key=lambda r: r.stop))
     live = _AddressSet()
@@ -196,7 +216,7 @@ def _sweep(problem: Problem, where: list[int]) -> Iterator[Violation]:
         if clash is None:
             live.add(born)
         else:
-            yield _overlap(problem, where, clash.owner, born.owner)
+            yield clash, born
 
 
 class _AddressSet:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from peakfold.packing.deadline import Check, endless
 from peakfold.packing.greedy import STRATEGIES
 from peakfold.packing.problem import FREE, Int64, Problem
 
@@ -37,6 +38,7 @@ def wander(
     offer: Callable[[Int64, str], None],
     done: Callable[[], bool],
     seed: int,
+    check: Check = endless,
 ) -> None:
     """Offer ever lower packings of a problem.
 
@@ -46,6 +48,7 @@ def wander(
         offer: called with offsets (n,) and a name.
         done: polled every round.
         seed: of the walk; equal seeds give equal packings unless the clock ends one.
+        check: polled at each buffer; ends the walk by raising.
 
     Example:
         >>> p = Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64])
@@ -56,9 +59,11 @@ def wander(
     """
     if problem.buffers > MANY:
         return
-    walk = _Walk(problem, seed)
+    walk = _Walk(problem, seed, check)
     rounds = min(max(WORK // max(walk.pairs, 1), ROUNDS[0]), ROUNDS[1])
-    starts = [walk.rank(STRATEGIES[name](problem)) for name in ("by-size", "by-load", "in-order")]
+    starts = [
+        walk.rank(STRATEGIES[name](problem, check)) for name in ("by-size", "by-load", "in-order")
+    ]
     best = min((walk.place(order) for order in starts), key=lambda found: found[0])
     now, dry = best, 0
     offer(best[2], "wander")
@@ -82,11 +87,11 @@ _Found = tuple[int, list[int], Int64]
 class _Walk:
     """The problem as differences of offsets, and the moves."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, seed: int, check: Check) -> None:
+        self.problem, self.check = problem, check
         self.chance = random.Random(seed)
         self.alive = problem.alive
-        self.ways = _ways(problem)
+        self.ways = _ways(problem, check)
         self.pairs = sum(len(ways) for ways in self.ways)
         self.align, self.fixed = problem.align.tolist(), problem.fixed.tolist()
         self.size = problem.size.tolist()
@@ -101,6 +106,7 @@ class _Walk:
         offsets = [max(at, 0) for at in self.fixed]
         placed = [at != FREE for at in self.fixed]
         for b in order:
+            self.check()
             blocked = [
                 (offsets[c] + low, offsets[c] + high)
                 for c, ways in self.ways[b]
@@ -141,13 +147,14 @@ class _Walk:
         return order
 
 
-def _ways(problem: Problem) -> list[_Ways]:
+def _ways(problem: Problem, check: Check) -> list[_Ways]:
     """Per buffer, those that live with a piece of it, and what the offsets must avoid."""
     found: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(problem.buffers)]
     owner, lower, upper = problem.owner.tolist(), problem.lower.tolist(), problem.upper.tolist()
     start, stop = problem.start.tolist(), problem.stop.tolist()
     living: list[int] = []
     for p in sorted(np.flatnonzero(problem.pieces_alive).tolist(), key=lambda p: (start[p], p)):
+        check()
         living = [q for q in living if stop[q] > start[p]]
         for q in living:
             for one, two in ((p, q), (q, p)):

@@ -14,17 +14,23 @@ from typing import Final
 
 from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
-from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import DTYPES, Graph, Role
+from peakfold.planning.fit_sizes import (
+    BATCH_CUT,
+    arena_layout,
+    fit_clock,
+    largest_batch,
+    largest_image,
+    own_batch,
+)
 from peakfold.planning.layouts import make_layout
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.patches import patch_choices
 from peakfold.planning.planner import study_graph
 from peakfold.target import load_target
-from peakfold.transform.rescale import Rescale, with_batch
+from peakfold.transform.rescale import of_one_size
 
 _TRIED_SPLITS: Final = 3
-_MOST_BATCH: Final = 2**20
 _OTHER: Final = "another network, with another cost"
 
 
@@ -42,6 +48,7 @@ class FitOption:
         applied: part of the plan that `options` of the result makes.
         changes_model: a what-if; results would be others.
         flag: what to give `peakfold plan` for it; empty for a what-if.
+        complete: False where a limit ended the search for its arena.
     """
 
     what: str
@@ -53,6 +60,7 @@ class FitOption:
     need_bytes: int = 0
     extra_time_s: float | None = 0.0
     why: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,9 @@ class FitResult:
         largest_batch: the largest batch that fits with the free levers, and no less than the
             graph's own when that fits; `None` where the network does not scale with its first
             dimension.
-        batch_note: why there is no largest batch; empty when there is one.
+        batch_note: why there is no largest batch, or why a larger one may fit; else empty.
         bound_bytes: no order and no layout of the unchanged network needs less.
+        complete: False where a limit ended a search: for splits, sizes, batches or an arena.
     """
 
     need_bytes: int
@@ -93,6 +102,7 @@ class FitResult:
     largest_batch: int | None
     batch_note: str
     bound_bytes: int
+    complete: bool = True
 
 
 def fit(
@@ -132,20 +142,16 @@ def fit(
         *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
           for v in _what_ifs(graph, room, search.free_options)),
     ]  # fmt: skip
-    batch, why_not = _largest_batch(graph, room, search.free_options)
+    batch, why_not = largest_batch(graph, room, search.free_options)
     if batch is not None and search.met:
         # Bands, or an order that the tries do without, may be what makes the given batch fit.
-        batch = max(batch, _own_batch(graph))
+        batch = max(batch, own_batch(graph))
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
         levers=tuple(levers), options=search.options, largest_batch=batch,
         batch_note=why_not, bound_bytes=search.bound,
+        complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
-
-
-def arena_of(graph: Graph, options: PlanOptions) -> int:
-    """Bytes of the planned arena."""
-    return make_layout(study_graph(graph, options), "arena", options.strategy).total
 
 
 class _Search:
@@ -158,6 +164,7 @@ class _Search:
         self.levers: list[FitOption] = []
         self.best, self.options, self.free_options = 1 << 62, options, options
         self.bound = 0
+        self.complete = True
 
     @property
     def met(self) -> bool:
@@ -170,8 +177,9 @@ class _Search:
         least = 1 << 62
         for what, flag, options in self._steps():
             study = study_graph(self.graph, options)
-            total = make_layout(study, "arena", options.strategy).total
-            self._take(FitOption(what, total, flag=flag), options)
+            layout = make_layout(study, "arena", options.strategy)
+            total = layout.total
+            self._take(FitOption(what, total, flag=flag, complete=layout.complete), options)
             self.bound = study.any_order  # of the last step, which may share the most
             if total < least:
                 least, self.free_options = total, options
@@ -199,7 +207,9 @@ class _Search:
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
         whole = spent(study_graph(self.graph, self.base).graph, self.device)
-        choices = patch_choices(self.graph, self.base)
+        deadline = fit_clock(self.base)
+        choices = patch_choices(self.graph, self.base, deadline.expired)
+        self.complete = not deadline.expired()
         needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
                  for c in choices]  # fmt: skip
         # The cheapest that may fit, else those that come nearest.
@@ -209,11 +219,11 @@ class _Search:
             options = replace(self.free_options, order="file", split=choice.split)
             study = study_graph(self.graph, options)
             added = extra(whole, spent(study.graph, self.device))
-            split = choice.split
+            split, layout = choice.split, make_layout(study, "arena", options.strategy)
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    make_layout(study, "arena", options.strategy).total, added.flops,
+                    layout.total, added.flops, complete=layout.complete,
                     extra_time_s=added.time_s, why=added.why,
                     flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
@@ -234,17 +244,22 @@ class _Search:
 def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOption]:
     """Levers that change the model."""
     options = replace(options, order="file", time_limit=min(options.time_limit, 1.0))
-    smaller = _largest_image(graph, budget, options)
+    smaller = largest_image(graph, budget, options)
     if smaller is not None:
-        yield smaller
+        pixels, peak, complete = smaller
+        yield FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
+                        extra_time_s=None, why=_OTHER, complete=complete)  # fmt: skip
     narrow = _narrow(graph)
     if narrow is not graph and options.train is None:  # integers have no gradients
-        yield FitOption("what if: activations of int8", arena_of(narrow, options), None,
-                        changes_model=True, extra_time_s=None, why=_OTHER)  # fmt: skip
+        layout = arena_layout(narrow, options)
+        yield FitOption("what if: activations of int8", layout.total, None, changes_model=True,
+                        extra_time_s=None, why=_OTHER, complete=layout.complete)  # fmt: skip
 
 
 def _narrow(graph: Graph) -> Graph:
-    """The graph with activations and inputs of a byte an element."""
+    """The graph with activations and inputs of a byte an element, where it states no bytes."""
+    if any(map(of_one_size, graph.ops)) or any(t.stated_bytes is not None for t in graph.tensors):
+        return graph
     wide = {"float16", "bfloat16", "float32", "float64"}
     roles = {Role.ACTIVATION, Role.INPUT}
     tensors = tuple(
@@ -252,81 +267,3 @@ def _narrow(graph: Graph) -> Graph:
         for t in graph.tensors
     )
     return graph if tensors == graph.tensors else replace(graph, tensors=tensors)
-
-
-def _largest_image(graph: Graph, budget: int, options: PlanOptions) -> FitOption | None:
-    """The largest input resolution that fits, in steps of 8 pixels, when the whole does not."""
-    images = {n: s for n in graph.inputs if (s := _image(graph, n)) is not None}
-    if len(images) != 1 or arena_of(graph, options) <= budget:
-        return None
-    ((name, (shape, axes)),) = images.items()
-    wide = [int(shape[a]) for a in axes]
-
-    def at(eighths: int) -> int | None:
-        scaled = list(shape)
-        for axis, size in zip(axes, wide, strict=True):
-            scaled[axis] = max(size * 8 * eighths // max(wide) // 8 * 8, 8)
-        try:
-            return arena_of(Rescale({name: tuple(scaled)})(graph), options)
-        except PeakfoldError:
-            return None
-
-    found = _largest(lambda n: (b := at(n)) is not None and b <= budget, 1, max(wide) // 8 - 1)
-    peak = at(found) if found else None
-    if peak is None:
-        return None
-    pixels = "x".join(str(max(size * 8 * found // max(wide) // 8 * 8, 8)) for size in wide)
-    return FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
-                     extra_time_s=None, why=_OTHER)  # fmt: skip
-
-
-def _image(graph: Graph, name: str) -> tuple[tuple[int | str, ...], tuple[int, int]] | None:
-    """An input's shape and its axes of rows and columns, when it looks like an image."""
-    shape = graph[name].shape
-    if shape is None or len(shape) != 4 or any(isinstance(d, str) for d in shape):
-        return None
-    sizes = [int(d) for d in shape]
-    axes = (1, 2) if sizes[3] <= min(sizes[1], sizes[2]) else (2, 3)
-    return (shape, axes) if min(sizes[a] for a in axes) > 8 else None
-
-
-def _largest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest n in [low, high] that fits, by bisection; 0 when `low` does not."""
-    if high < low or not fits(low):
-        return 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _largest_batch(graph: Graph, budget: int, options: PlanOptions) -> tuple[int | None, str]:
-    """The largest first dimension of the inputs that fits, or why there is none.
-
-    Each try is planned, none guessed.
-    """
-    options = replace(options, order="file", time_limit=min(options.time_limit, 0.2))
-
-    def fits(batch: int) -> bool:
-        return arena_of(with_batch(graph, batch)(graph), options) <= budget
-
-    try:
-        if arena_of(with_batch(graph, 2)(graph), options) <= arena_of(graph, options):
-            return None, "memory does not grow with the first dimension of the inputs"
-        if not fits(1):
-            return 0, ""
-        high = 2
-        while high < _MOST_BATCH and fits(high):
-            high *= 2
-        return _largest(fits, high // 2, high - 1), ""
-    except UsageError as error:
-        return None, f"the network cannot be given another batch: {error}"
-
-
-def _own_batch(graph: Graph) -> int:
-    """The first dimension of the inputs, which agree on it; 0 where it is no number."""
-    shape = graph[graph.inputs[0]].shape
-    return shape[0] if shape and isinstance(shape[0], int) else 0

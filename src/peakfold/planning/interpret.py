@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from peakfold.analysis.facts import Facts
 from peakfold.analysis.index import is_opaque
 from peakfold.ir import Graph, Op
-from peakfold.planning.memory import Memory, Part, cut
+from peakfold.planning.memory import Memory, Part, Root, cut
 from peakfold.planning.places import Location, Places
 from peakfold.planning.plan import Plan, PlannedAlias
 
 
-class Interpreter:
-    """One run of a plan; `run` says what is wrong first, or nothing."""
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a run did to memory, for rules about other runs than the one that was played.
 
-    def __init__(self, graph: Graph, plan: Plan, facts: tuple[Facts, ...], places: Places) -> None:
+    Attributes:
+        writes: op (-1 = before the run), where, and the value that lies there from then on.
+        reads: per value, who reads which of its bytes: op, first byte, first byte behind.
+        kept: per value, its bytes that must survive the run.
+    """
+
+    writes: list[tuple[int, Location, Root]] = field(default_factory=list)
+    reads: dict[Root, list[tuple[int, int, int]]] = field(default_factory=dict)
+    kept: dict[Root, list[tuple[int, int]]] = field(default_factory=dict)
+
+
+class Interpreter:
+    """One run of a plan; `run` says what is wrong first, or nothing.
+
+    Args:
+        graph: the planned graph.
+        plan: the plan.
+        facts: per op.
+        places: where the plan puts things.
+        trace: is filled with what the run does, where one is given.
+    """
+
+    def __init__(
+        self, graph: Graph, plan: Plan, facts: tuple[Facts, ...], places: Places,
+        trace: Trace | None = None,
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.plan = plan
         self.facts = facts
@@ -25,13 +53,16 @@ class Interpreter:
         # What a tensor's bytes are, in terms of values that some op really wrote.
         self.content: dict[str, list[Part]] = {}
         self.owned: set[int] = set()
+        self.trace = trace
+        external = plan.policies.outputs == "external"
+        self.given_out = frozenset(graph.outputs if external else ())
 
     def run(self) -> str | None:
         """Play all steps; the first thing that goes wrong, or `None`."""
         self._put_inputs()
         for at in self.plan.order:
             op = self.graph.ops[at]
-            problem = self._reads(op) or self._step(at, op)
+            problem = self._reads(at, op) or self._step(at, op)
             if problem:
                 return f"op {op.name!r} ({op.kind}) {problem}"
         return self._end()
@@ -44,14 +75,20 @@ class Interpreter:
         for name in dict.fromkeys((*self.graph.inputs, *given)):
             where = self.places.of.get(name)
             if where is not None:
-                self._write(name, where)
+                self._write(-1, name, where)
                 self.owned.add(where.space)
 
-    def _write(self, name: str, where: Location) -> None:
+    def _write(self, at: int, name: str, where: Location) -> None:
         self.content[name] = [Part(name, 0, where.nbytes)]
-        self._space(where).write(where.address, where.nbytes, name)
+        self._fill(at, where, name)
 
-    def _holds(self, name: str) -> str | None:
+    def _fill(self, at: int, where: Location, root: Root) -> None:
+        """Bytes hold a new value, which op `at` writes."""
+        self._space(where).write(where.address, where.nbytes, root)
+        if self.trace is not None:
+            self.trace.writes.append((at, where, root))
+
+    def _holds(self, name: str) -> Root | None:
         """What lies in a tensor's place instead of it, or `None` if it is there."""
         where = self.places.of.get(name)
         if where is None:
@@ -64,11 +101,15 @@ class Interpreter:
             at += part.length
         return None
 
-    def _reads(self, op: Op) -> str | None:
+    def _reads(self, at: int, op: Op) -> str | None:
         for name in op.operands:
             wrong = self._holds(name)
             if wrong is not None:
                 return f"reads {name!r}, but its bytes hold {wrong!r}"
+            if self.trace is not None:
+                for part in self.content.get(name, ()):
+                    read = (at, part.offset, part.offset + part.length)
+                    self.trace.reads.setdefault(part.root, []).append(read)
         return None
 
     def _step(self, at: int, op: Op) -> str | None:
@@ -80,6 +121,8 @@ class Interpreter:
                 continue
             aliases = self.aliases.get(name, [])
             kinds = {alias.how for alias in aliases}
+            if len(aliases) > 1 and kinds != {"concat"}:
+                return f"is said to lay {name!r} into {len(aliases)} tensors"
             if kinds == {"view"}:
                 problem = self._view(op, facts, aliases[0])
             elif kinds == {"concat"}:
@@ -103,7 +146,7 @@ class Interpreter:
             for name, where in (*operands.items(), *places.items()):
                 if where.overlaps(scratch):
                     return f"has workspace over {name!r}"
-            self._space(scratch).write(scratch.address, scratch.nbytes, f"workspace of op {at}")
+            self._fill(at, scratch, ("workspace of op", at))
         for name in self.graph.ops[at].writes:
             self._change(at, name)
         self._updated(at, written)
@@ -111,8 +154,10 @@ class Interpreter:
             if where.space >= 0:
                 if where.space in self.owned:
                     return f"writes {name!r} into memory that is not its own"
+                if name not in self.given_out:
+                    return f"writes {name!r} into memory that nobody gives it"
                 self.owned.add(where.space)
-            self._write(name, where)
+            self._write(at, name, where)
         return None
 
     def _updated(self, at: int, written: list[str]) -> None:
@@ -125,16 +170,16 @@ class Interpreter:
             for root in op.writes:
                 base = self.places.of.get(root)
                 if base is not None and base.space == here.space and here.overlaps(base):
-                    label = f"{root} as op {at} wrote it"
+                    label = (root, at)
                     self.content[name] = [Part(label, here.address - base.address, here.nbytes)]
 
     def _change(self, at: int, name: str) -> None:
         """A variable has a new value; views of it that are still read hold the wrong one."""
         where = self.places.of.get(name)
         if where is not None:
-            root = f"{name} as op {at} wrote it"
+            root = (name, at)
             self.content[name] = [Part(root, 0, where.nbytes)]
-            self._space(where).write(where.address, where.nbytes, root)
+            self._fill(at, where, root)
 
     def _view(self, op: Op, facts: Facts, alias: PlannedAlias) -> str | None:
         here, there = self.places.of[alias.output], self.places.of.get(alias.input)
@@ -207,15 +252,19 @@ class Interpreter:
         for name, where in self.places.copies.items():
             if self._holds(name) is not None:
                 return f"output {name!r} is gone before it is copied"
-            self._space(where).write(where.address, where.nbytes, f"copy of {name}")
+            self._space(where).write(where.address, where.nbytes, ("copy of", name))
         kept = list(self.graph.outputs)
         kept += self.graph.inputs if self.plan.policies.inputs == "pinned" else ()
         for name in kept:
             wrong = self._holds(name) if name in self.content else None
             if wrong is not None:
                 return f"{name!r} must survive the run, but its bytes hold {wrong!r}"
+            for part in self.content.get(name, ()):
+                if self.trace is not None:
+                    held = (part.offset, part.offset + part.length)
+                    self.trace.kept.setdefault(part.root, []).append(held)
         for name, where in self.places.copies.items():
-            part = Part(f"copy of {name}", 0, where.nbytes)
+            part = Part(("copy of", name), 0, where.nbytes)
             if self._space(where).wrong(where.address, part) is not None:
                 return f"the copy of output {name!r} is overwritten"
         return None

@@ -25,7 +25,7 @@ def with_best_order(study: Study) -> Study:
     """
     options = study.options
     found = best_order(study, time_limit=options.time_limit, seed=options.seed)
-    orders = [found.order]
+    orders, late = [found.order], found.late
     if any(fact.overlap for fact in study.facts):
         # What overlaps lowers peaks, so they need a search of their own; its bound holds for
         # any choice of them.
@@ -34,6 +34,7 @@ def with_best_order(study: Study) -> Study:
             study, time_limit=options.time_limit, seed=options.seed, aliasing=full
         )  # fmt: skip
         orders.append(found.order)
+        late = late or found.late
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views
     if copies_may_help(study) or not study.bodies_proven:
         bound = 0
@@ -43,7 +44,8 @@ def with_best_order(study: Study) -> Study:
         bound = found.bound
     # An arena ends on a multiple of the alignment, as every buffer does.
     bound = round_up(bound, study.policies.align)
-    study = replace(study, any_order=max(study.any_order, bound))
+    complete = study.complete and not late
+    study = replace(study, any_order=max(study.any_order, bound), complete=complete)
     others = [order for order in dict.fromkeys(orders) if order != study.order]
     if not others:
         return study

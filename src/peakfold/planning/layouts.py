@@ -17,6 +17,7 @@ from peakfold.analysis import make_schedule
 from peakfold.analysis.facts import viewed
 from peakfold.analysis.parallel import graph_needs
 from peakfold.packing import Problem, pack
+from peakfold.packing.deadline import Deadline
 from peakfold.packing.objects import Assignment, assign_objects, objects_bound
 from peakfold.planning.counter import CounterPlan, TraceRow, count_references
 from peakfold.planning.decisions import Block, Timeline, timeline
@@ -35,6 +36,10 @@ _MANY = 20_000
 _HOME_TRIALS = 32
 # Sets of overlaps that are packed, from the one with the lowest peak on.
 _OVERLAP_TRIALS = 16
+# All that is tried for one layout takes so many time limits together, and so many seconds at
+# least: what needs no search is tried under a limit of 0, too.
+_LIMITS = 3
+_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +53,7 @@ class Layout:
         bound: no layout of this family for these blocks is smaller.
         optimal: `total` is proven to be the smallest of its family for these blocks.
         aliasing: the sharing that was wanted.
+        complete: False where time, or the size of the graph, ended the search for a smaller one.
         apart: in mode `arena`, `total` if no result overlapped part of an operand.
         copying: in mode `arena`, `total` if every concatenation copied its parts; a runtime
             that cannot obey zero-copy needs this much.
@@ -64,6 +70,7 @@ class Layout:
     copying: int | None = None
     aliasing: Aliasing | None = None
     apart: int | None = None
+    complete: bool = True
 
 
 def full_aliasing(study: Study) -> Aliasing:
@@ -75,6 +82,11 @@ def full_aliasing(study: Study) -> Aliasing:
 NOTHING = Aliasing(inplace=False, views=False)
 
 
+def layout_clock(study: Study) -> Deadline:
+    """When all that is tried for one layout has to end."""
+    return Deadline.after(max(_LIMITS * study.options.time_limit, _SECONDS))
+
+
 def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
     """The layout of one mode.
 
@@ -83,6 +95,11 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
         mode: which family and which sharing.
         strategy: ``best`` or a named algorithm of that family.
     """
+    made = _layout(study, mode, strategy)
+    return made if study.complete else replace(made, complete=False)
+
+
+def _layout(study: Study, mode: Mode, strategy: str) -> Layout:
     if mode == "arena":
         return _arena(study, strategy) if study.running.guard is None else _lanes_arena(study)
     if mode in ("naive", "inplace"):
@@ -90,8 +107,9 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
         return _each_alone(played, mode)
     if study.running.guard is not None:
         return _lanes_objects(study, mode)
+    deadline = layout_clock(study)
     if mode == "share":
-        return _objects(study, mode, strategy, NOTHING)
+        return _objects(study, mode, strategy, NOTHING, deadline)
     # More sharing inside storages can cost more between them, so less is tried, too; and a
     # size policy can forbid so much that sharing nothing but storages is better.
     full = full_aliasing(study)
@@ -100,11 +118,15 @@ def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
         # A whole object is alive as long as any view of it; a copy may be cheaper.
         choices.append(choose_copies(study, full, "objects"))
     choices = list(dict.fromkeys(choices))
-    layouts = [_objects(study, mode, strategy, choice) for choice in choices]
+    layouts = [
+        _objects(study, mode, strategy, choice, deadline)
+        for at, choice in enumerate(choices) if at == 0 or not deadline.expired()
+    ]  # fmt: skip
+    complete = len(layouts) == len(choices) and all(layout.complete for layout in layouts)
     alone = _each_alone(study.play(full), mode)
     bound = objects_bound(alone.timeline.hulls(study.policies.align))
     layouts.append(replace(alone, bound=bound, optimal=alone.total == bound))
-    return min(layouts, key=lambda layout: layout.total)
+    return replace(min(layouts, key=lambda layout: layout.total), complete=complete)
 
 
 def _each_alone(played: Timeline, mode: Mode) -> Layout:
@@ -125,27 +147,31 @@ def _lanes_arena(study: Study) -> Layout:
     return Layout(
         "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
         None, packing.lower_bound, packing.optimal, packing.height,
+        complete=packing.search == "complete",
     )  # fmt: skip
 
 
 def _lanes_objects(study: Study, mode: Mode) -> Layout:
     choices = [NOTHING] if mode == "share" else [full_aliasing(study), NOTHING]
-    layouts = []
+    layouts, deadline = [], layout_clock(study)
     for choice in choices:
         played = study.play(choice)
         sizes = [block.size for block in played.blocks]
-        ids = assign_lanes_objects(study.index, played, study.running)
+        ids, complete = assign_lanes_objects(study.index, played, study.running, deadline)
         objects: dict[int, int] = {}
         for obj, size in zip(ids, sizes, strict=True):
             objects[obj] = max(objects.get(obj, 0), size)
         sized = tuple(objects[obj] for obj in sorted(objects))
-        assignment = Assignment(tuple(ids), sized, "by-size")
+        assignment = Assignment(tuple(ids), sized, "by-size", complete)
         hulls = played.hulls(study.policies.align)
         layouts.append(_of_assignment(mode, played, hulls, assignment))
-    return min(layouts, key=lambda layout: layout.total)
+    complete = all(layout.complete for layout in layouts)
+    return replace(min(layouts, key=lambda layout: layout.total), complete=complete)
 
 
-def _objects(study: Study, mode: Mode, strategy: str, aliasing: Aliasing) -> Layout:
+def _objects(
+    study: Study, mode: Mode, strategy: str, aliasing: Aliasing, deadline: Deadline
+) -> Layout:
     share = study.options.share
     found: list[Layout] = []
     if strategy in ("best", COUNTER, PATHS):
@@ -161,9 +187,10 @@ def _objects(study: Study, mode: Mode, strategy: str, aliasing: Aliasing) -> Lay
             strategy = "equality"
         elif strategy == "best" and problem.buffers > _MANY:
             strategy = "in-order"
-        assignment = assign_objects(problem, strategy)
+        assignment = assign_objects(problem, strategy, deadline)
         found.append(_of_assignment(mode, played, problem, assignment))
-    return min(found, key=lambda layout: layout.total)
+    complete = all(layout.complete for layout in found)
+    return replace(min(found, key=lambda layout: layout.total), complete=complete)
 
 
 def _of_assignment(
@@ -173,6 +200,7 @@ def _of_assignment(
     return Layout(
         mode, assignment.strategy, played, assignment.total, assignment.offsets(),
         assignment.ids, bound, assignment.total == bound,
+        complete=assignment.complete or assignment.total == bound,
     )  # fmt: skip
 
 
@@ -216,43 +244,80 @@ def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
     return len(sizes) - 1
 
 
+class _Tries:
+    """Ways to share inside storages, packed one after the other; the smallest arena is kept."""
+
+    def __init__(self, study: Study, strategy: str, aliasing: Aliasing) -> None:
+        self.study, self.strategy = study, strategy
+        self.deadline = layout_clock(study)
+        self.complete = True
+        self.best = self._packed(aliasing, study.play(aliasing))
+
+    def better(self, aliasing: Aliasing, played: Timeline | None = None) -> bool:
+        """Whether other sharing gives a smaller arena, which is then kept."""
+        if self.best.total <= self.study.any_order:
+            return False
+        if self.over():
+            return False
+        played = self.study.play(aliasing) if played is None else played
+        if played.peak >= self.best.total:
+            return False
+        tried = self._packed(aliasing, played)
+        smaller = tried.total < self.best.total
+        self.best = tried if smaller else self.best
+        return smaller
+
+    def over(self) -> bool:
+        """Whether there is no time for more, which is noted."""
+        self.complete = self.complete and not self.deadline.expired()
+        return self.deadline.expired()
+
+    def _packed(self, aliasing: Aliasing, played: Timeline) -> Layout:
+        options = self.study.options
+        packing = pack(
+            played.problem(self.study.policies.align), strategy=self.strategy,
+            time_limit=min(options.time_limit, self.deadline.left), seed=options.seed,
+        )  # fmt: skip
+        self.complete = self.complete and packing.search == "complete"
+        return Layout(
+            "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
+            None, packing.lower_bound, packing.optimal, aliasing=aliasing,
+        )  # fmt: skip
+
+
 def _arena(study: Study, strategy: str) -> Layout:
     aliasing = full_aliasing(study)
-    best = _packed(study, strategy, aliasing)
-    copying = best.total
+    tries = _Tries(study, strategy, aliasing)
+    copying = tries.best.total
     wanted = aliasing.views and study.options.zero_copy and study.target.zero_copy_concat
     candidates = [op for op, fact in enumerate(study.facts) if fact.parts] if wanted else []
     # Taking parts in costs freedom, so it is done only where the packed peak really falls:
     # all concatenations together, or else one after the other.
     if candidates:
-        best = _better(study, strategy, replace(aliasing, homes=frozenset(candidates)), best)
-    if len(candidates) <= _HOME_TRIALS and not best.timeline.storages.homed:
+        tries.better(replace(aliasing, homes=frozenset(candidates)))
+    if len(candidates) <= _HOME_TRIALS and not tries.best.timeline.storages.homed:
         taken: frozenset[int] = frozenset()
         for op in candidates:
-            tried = _better(study, strategy, replace(aliasing, homes=taken | {op}), best)
-            if tried is not best:
-                best, taken = tried, taken | {op}
-    if len(study.graph.ops) > _MANY:
-        return replace(best, copying=copying)
-    for less in (replace(aliasing, inplace=False), NOTHING):
-        best = _better(study, strategy, less, best)
-    if slices := slices_of(study):
-        # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
-        best = _better(study, strategy, replace(aliasing, copied=frozenset(slices)), best)
-    found = _overlapped(study, strategy, best)
-    if not found.timeline.storages.homed:
-        copying = found.total
-    return replace(found, copying=copying, apart=best.total)
+            taken |= {op} if tries.better(replace(aliasing, homes=taken | {op})) else set()
+    apart = None
+    if len(study.graph.ops) <= _MANY:
+        for less in (replace(aliasing, inplace=False), NOTHING):
+            tries.better(less)
+        if slices := slices_of(study):
+            # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
+            tries.better(replace(aliasing, copied=frozenset(slices)))
+        apart = tries.best.total
+        _overlap(tries, study)
+        copying = copying if tries.best.timeline.storages.homed else tries.best.total
+    complete = tries.complete or tries.best.total <= study.any_order
+    return replace(tries.best, copying=copying, apart=apart, complete=complete)
 
 
-def _overlapped(study: Study, strategy: str, best: Layout) -> Layout:
-    """The layout with results over parts of operands, where that makes it smaller."""
-    choices = overlap_choices(study, best.aliasing or full_aliasing(study))
+def _overlap(tries: _Tries, study: Study) -> None:
+    """Results over parts of operands, where that makes the arena smaller."""
+    choices = overlap_choices(study, tries.best.aliasing or full_aliasing(study), tries.over)
     for chosen, played in choices[: -_OVERLAP_TRIALS - 1 : -1]:
-        if played.peak < best.total:
-            tried = _packed(study, strategy, chosen, played)
-            best = tried if tried.total < best.total else best
-    return best
+        tries.better(chosen, played)
 
 
 def slices_of(study: Study) -> dict[int, int]:
@@ -264,28 +329,3 @@ def slices_of(study: Study) -> dict[int, int]:
         for tensor, host, _ in viewed(index, op, fact)
         if index.nbytes[tensor] < index.nbytes[host]
     }
-
-
-def _better(study: Study, strategy: str, aliasing: Aliasing, best: Layout) -> Layout:
-    """The layout under other aliasing if it is smaller than `best`, else `best`."""
-    if best.total <= study.any_order:
-        return best
-    played = study.play(aliasing)
-    if played.peak >= best.total:
-        return best
-    tried = _packed(study, strategy, aliasing, played)
-    return tried if tried.total < best.total else best
-
-
-def _packed(
-    study: Study, strategy: str, aliasing: Aliasing, played: Timeline | None = None
-) -> Layout:
-    played = study.play(aliasing) if played is None else played
-    packing = pack(
-        played.problem(study.policies.align), strategy=strategy,
-        time_limit=study.options.time_limit, seed=study.options.seed,
-    )  # fmt: skip
-    return Layout(
-        "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
-        None, packing.lower_bound, packing.optimal, aliasing=aliasing,
-    )  # fmt: skip

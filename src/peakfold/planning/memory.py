@@ -7,14 +7,19 @@ A byte range holds a root value from some base address on: byte k of the root li
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+Root = str | tuple[str, str | int]
+"""A value that some op really wrote: a tensor by name; a pair where it is no tensor, since a
+file may call its tensors anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """`length` bytes of the value `root`, from its byte `offset` on."""
 
-    root: str
+    root: Root
     offset: int
     length: int
 
@@ -41,9 +46,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.starts: list[int] = []
-        self.segments: list[tuple[int, str, int]] = []  # stop, root, base
+        self.segments: list[tuple[int, Root, int]] = []  # stop, root, base
 
-    def write(self, start: int, length: int, root: str) -> None:
+    def write(self, start: int, length: int, root: Root) -> None:
         """Bytes ``[start, start + length)`` now hold `root` from its first byte on."""
         if length == 0:
             return
@@ -52,7 +57,7 @@ class Memory:
         if first < 0 or self.segments[first][0] <= start:
             first += 1
         last = bisect_left(self.starts, stop)
-        keep: list[tuple[int, tuple[int, str, int]]] = [(start, (stop, root, start))]
+        keep: list[tuple[int, tuple[int, Root, int]]] = [(start, (stop, root, start))]
         if first < last:
             low, (_, low_root, low_base) = self.starts[first], self.segments[first]
             if low < start:
@@ -63,25 +68,24 @@ class Memory:
         self.starts[first:last] = [low for low, _ in keep]
         self.segments[first:last] = [segment for _, segment in keep]
 
-    def roots(self, start: int, length: int) -> set[str]:
-        """Values that any byte of ``[start, start + length)`` holds.
+    def under(self, start: int, length: int) -> Iterator[tuple[Root, int, int]]:
+        """What lies in ``[start, start + length)``: each value and which of its bytes.
 
         Example:
             >>> memory = Memory()
             >>> memory.write(0, 4, "a")
-            >>> memory.roots(2, 8)
-            {'a'}
+            >>> list(memory.under(2, 8))
+            [('a', 2, 4)]
         """
         index = max(bisect_right(self.starts, start) - 1, 0)
-        found: set[str] = set()
         while index < len(self.starts) and self.starts[index] < start + length:
-            stop, root, _ = self.segments[index]
-            if stop > start and length:
-                found.add(root)
+            stop, root, base = self.segments[index]
+            low, high = max(self.starts[index], start), min(stop, start + length)
+            if low < high:
+                yield root, low - base, high - base
             index += 1
-        return found
 
-    def wrong(self, start: int, part: Part) -> str | None:
+    def wrong(self, start: int, part: Part) -> Root | None:
         """What lies in ``[start, start + part.length)`` in place of `part`; `None` if it does."""
         at, stop = start, start + part.length
         index = bisect_right(self.starts, start) - 1

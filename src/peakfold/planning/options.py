@@ -7,15 +7,26 @@ from typing import Literal
 
 from peakfold.analysis import Policies
 from peakfold.analysis.profile import Profile
+from peakfold.arguments import flag, power_of_two, real, shown, whole, word
 from peakfold.errors import UsageError
 from peakfold.packing import STRATEGIES
 from peakfold.packing.objects import OBJECT_STRATEGIES
 from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
 from peakfold.planning.plan import MODES, Mode
-from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES, InputPolicy, OutputPolicy, Target
+from peakfold.target import (
+    INPUT_POLICIES,
+    OUTPUT_POLICIES,
+    TARGETS,
+    InputPolicy,
+    OutputPolicy,
+    Target,
+)
 from peakfold.transform import Split, Train
 
 ORDERS = ("file", "best")
+_FLAGS = (
+    "inplace", "views", "zero_copy", "overlap", "fold", "fold_weights", "trace", "quick",
+)  # fmt: skip
 COUNTER = "counter"
 PATHS = "path-coloring"
 ARENA_STRATEGIES: tuple[str, ...] = ("best", *STRATEGIES)
@@ -31,7 +42,8 @@ class PlanOptions:
         mode: which plan to write; the summary always reports all five.
         strategy: ``best`` or a named algorithm of the mode's family.
         share: who may follow whom in a shared object (modes `share` and `both`).
-        inputs, outputs, align: override the target's policies.
+        inputs, outputs: override the target's policies.
+        align: bytes, a power of two, in place of the target's.
         inplace, views, zero_copy, overlap: switch a kind of sharing off everywhere.
         fold: compute before the run what needs no input.
         fold_weights: also fold conversions that make a weight larger.
@@ -75,19 +87,14 @@ class PlanOptions:
     split: Split | None = None
 
     def __post_init__(self) -> None:
-        _require(self.mode, MODES, "mode")
-        _require(self.share, SHARE_POLICIES, "share policy")
-        if self.inputs is not None:
-            _require(self.inputs, INPUT_POLICIES, "input policy")
-        if self.outputs is not None:
-            _require(self.outputs, OUTPUT_POLICIES, "output policy")
-        if self.mode == "arena":
-            _require(self.strategy, ARENA_STRATEGIES, "strategy of mode arena")
-        elif self.mode in ("share", "both"):
-            _require(self.strategy, SHARE_STRATEGIES, f"strategy of mode {self.mode}")
-        elif self.strategy != "best":
-            raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
-        _require(self.order, ORDERS, "order")
+        self._check_words()
+        self._check_numbers()
+        for name in _FLAGS:
+            flag(getattr(self, name), name)
+        for name, kind in (("profile", Profile), ("train", Train), ("split", Split)):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise UsageError(f"{name} is no {kind.__name__}: {shown(value)}")
         if self.profile is not None and self.profile.target != self.target:
             raise UsageError(
                 f"the profile was measured for target {self.profile.target}",
@@ -95,8 +102,6 @@ class PlanOptions:
             )
         if self.order == "best" and self.lanes != 1:
             raise UsageError("lanes have an order of their own", hint="leave --order out")
-        if self.lanes < 0 or self.added_edges < 0:
-            raise UsageError("lanes and added edges cannot be negative")
         if self.added_edges and self.lanes == 1:
             raise UsageError("added edges are for several lanes", hint="give --lanes, too")
         if self.lanes != 1 and (self.strategy not in ("best", PATHS) or self.share != "any"):
@@ -110,6 +115,35 @@ class PlanOptions:
                 hint="leave --strategy out, or use --strategy counter",
             )
 
+    def _check_words(self) -> None:
+        word(self.target, TARGETS, "target")
+        word(self.mode, MODES, "mode")
+        word(self.share, SHARE_POLICIES, "share policy")
+        word(self.order, ORDERS, "order")
+        if self.inputs is not None:
+            word(self.inputs, INPUT_POLICIES, "input policy")
+        if self.outputs is not None:
+            word(self.outputs, OUTPUT_POLICIES, "output policy")
+        if self.mode == "arena":
+            word(self.strategy, ARENA_STRATEGIES, "strategy of mode arena")
+        elif self.mode in ("share", "both"):
+            word(self.strategy, SHARE_STRATEGIES, f"strategy of mode {self.mode}")
+        elif self.strategy != "best":
+            raise UsageError(f"mode {self.mode} shares nothing, so it has no strategies")
+
+    def _check_numbers(self) -> None:
+        """Numbers of numpy become plain ones: a plan is JSON."""
+        found: dict[str, float] = {
+            name: whole(getattr(self, name), name) for name in ("lanes", "added_edges", "seed")
+        }
+        if self.align is not None:
+            found["align"] = power_of_two(self.align, "align")
+        if self.budget is not None:
+            found["budget"] = whole(self.budget, "budget")
+        found["time_limit"] = real(self.time_limit, "time_limit", endless=True)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
     def policies(self, target: Target) -> Policies:
         """The policies in force: the options', or else the target's."""
         return Policies(
@@ -117,8 +151,3 @@ class PlanOptions:
             outputs=self.outputs or target.outputs,
             align=target.align if self.align is None else self.align,
         )
-
-
-def _require(value: str, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise UsageError(f"no {what} {value!r}", hint=f"known: {', '.join(known)}")

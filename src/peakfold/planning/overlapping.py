@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +22,9 @@ def with_all_overlaps(study: Study, aliasing: Aliasing) -> Aliasing:
     return replace(aliasing, overlaps=frozenset(_candidates(study)))
 
 
-def overlap_choices(study: Study, aliasing: Aliasing) -> list[tuple[Aliasing, Timeline]]:
+def overlap_choices(
+    study: Study, aliasing: Aliasing, over: Callable[[], bool] = lambda: False
+) -> list[tuple[Aliasing, Timeline]]:
     """Sets of overlaps, each with a lower peak than the one before it, and what they do.
 
     An overlap ties two tensors to a fixed distance, which costs the packer freedom, and it
@@ -33,6 +35,7 @@ def overlap_choices(study: Study, aliasing: Aliasing) -> list[tuple[Aliasing, Ti
     Args:
         study: the prepared graph and its order.
         aliasing: the sharing to start from.
+        over: polled before each set; True ends the search.
 
     Returns:
         Choices from the highest to the lowest peak; none where overlaps do not help.
@@ -54,7 +57,7 @@ def overlap_choices(study: Study, aliasing: Aliasing) -> list[tuple[Aliasing, Ti
     played = study.play(aliasing) if candidates else None
     while played is not None:
         at_peak = {study.order[step] for step in _peak_steps(played) if step < len(study.order)}
-        if not at_peak <= candidates - chosen:
+        if not at_peak <= candidates - chosen or over():
             break
         chosen |= at_peak
         tried = replace(aliasing, overlaps=chosen)

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from peakfold.analysis import Index, Schedule
-from peakfold.analysis.parallel import Edge, Precedence, Use, conflicts, graph_needs, lane_edges
-from peakfold.errors import UsageError
+from peakfold.analysis.parallel import (
+    Edge,
+    Precedence,
+    Use,
+    conflicts,
+    crowding,
+    graph_needs,
+    lane_edges,
+)
+from peakfold.errors import TimeLimit, UsageError
 from peakfold.packing import Packing, Problem, pack
+from peakfold.packing.deadline import Deadline
 from peakfold.packing.objects import assign_related
+from peakfold.packing.problem import Int64
+from peakfold.packing.solve import GRACE
 from peakfold.planning.decisions import Block, Timeline
 from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path
 from peakfold.planning.pieces import Piece
 
 FREE_LANES = 0
+MOST_PAIRS = 2_000_000
+"""Pairs of blocks that a plan for lanes looks at; where there are more, blocks share nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,25 +117,92 @@ def _use(index: Index, schedule: Schedule, played: Timeline, block: Block) -> Us
     return Use(first, tuple(sorted(touches)), kept)
 
 
-def _conflicts(index: Index, played: Timeline, running: Running) -> list[Edge]:
-    if running.guard is None:
-        raise UsageError("one lane has no partial order to pack by")
-    return conflicts(running.guard, uses_of(index, played))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Crowd:
+    """Who must keep apart from whom, in a way of running.
+
+    Attributes:
+        alone: blocks that share with nobody, because they may be needed with all others, or
+            because the pairs are too many to be looked at in time.
+        rest: the others.
+        pairs: (k, 2) conflicts among `rest`, in places of it.
+        complete: whether all pairs were looked at.
+    """
+
+    alone: list[int]
+    rest: list[int]
+    pairs: Int64
+    complete: bool
+
+    @classmethod
+    def of(cls, index: Index, played: Timeline, running: Running, deadline: Deadline) -> _Crowd:
+        if running.guard is None:
+            raise UsageError("one lane has no partial order to pack by")
+        uses = uses_of(index, played)
+        everyone, others = list(range(len(uses))), len(uses) - 1
+        try:
+            count = crowding(running.guard, uses, deadline.check)
+        except TimeLimit:
+            return cls(everyone, [], np.zeros((0, 2), dtype=np.int64), complete=False)
+        rest = np.flatnonzero(count < others).tolist()
+        # Every pair of the rest is counted from both sides.
+        complete = int((count - (others + 1 - len(rest)))[rest].sum()) // 2 <= MOST_PAIRS
+        rest = rest if complete else []
+        pairs = conflicts(running.guard, [uses[at] for at in rest])
+        alone = sorted(set(everyone).difference(rest))
+        return cls(alone, rest, pairs, complete)
 
 
-def assign_lanes_objects(index: Index, played: Timeline, running: Running) -> list[int]:
-    """Shared objects for whole blocks under the partial order of a way of running."""
-    pairs = _conflicts(index, played, running)
-    return assign_related([block.size for block in played.blocks], pairs)
+def assign_lanes_objects(
+    index: Index, played: Timeline, running: Running, deadline: Deadline
+) -> tuple[list[int], bool]:
+    """Shared objects for whole blocks under the partial order of a way of running.
+
+    Args:
+        index: the graph.
+        played: the blocks.
+        running: lanes, and what they guarantee.
+        deadline: when to end; each block that is left gets an object of its own.
+
+    Returns:
+        Object of each block, and whether the search was complete.
+    """
+    crowd = _Crowd.of(index, played, running, deadline)
+    size = [played.blocks[at].size for at in crowd.rest]
+    shared, complete = assign_related(size, crowd.pairs, deadline)
+    ids = [-1] * len(played.blocks)
+    for at, obj in zip(crowd.rest, shared, strict=True):
+        ids[at] = obj
+    for obj, at in enumerate(crowd.alone, start=max(shared, default=-1) + 1):
+        ids[at] = obj
+    return ids, complete and crowd.complete
 
 
 def pack_lanes(
     index: Index, played: Timeline, running: Running, align: int, *, time_limit: float, seed: int
 ) -> Packing:
-    """Pack whole blocks under the partial order of a way of running; the rest as for `pack`."""
-    size = [block.size for block in played.blocks]
+    """Pack whole blocks under the partial order of a way of running; the rest as for `pack`.
+
+    A block that may be needed together with all others has rows of its own in any packing, so
+    such blocks are put above the packing of the rest.
+    """
+    # As for a first greedy pass: what comes before the search has more time than the search.
+    clock = Deadline.after(max(time_limit, GRACE))
+    crowd = _Crowd.of(index, played, running, clock)
+    size = np.array([block.size for block in played.blocks], dtype=np.int64)
+    inner = size[crowd.rest]
     problem = Problem.of(
-        [0] * len(size), [1] * len(size), size, align=align,
-        conflicts=_conflicts(index, played, running),
+        np.zeros(len(inner)), np.ones(len(inner)), inner, align=align, conflicts=crowd.pairs
+    )
+    found = pack(problem, time_limit=time_limit, seed=seed)
+    offsets = np.zeros(len(size), dtype=np.int64)
+    offsets[crowd.rest] = found.offsets
+    above = size[crowd.alone]
+    offsets[crowd.alone] = found.height + np.cumsum(above) - above
+    beside = int(above.sum())
+    height = found.height + beside
+    bound = found.lower_bound + beside if crowd.complete else int(size.max(initial=0))
+    return Packing(
+        offsets, height, bound, height == bound, found.strategy,
+        found.search if crowd.complete else "time limit",
     )  # fmt: skip
-    return pack(problem, time_limit=time_limit, seed=seed)

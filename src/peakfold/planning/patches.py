@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from peakfold.errors import PeakfoldError
@@ -54,7 +54,9 @@ def live_peak(study: Study) -> int:
     return study.play(full_aliasing(study)).peak
 
 
-def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
+def patch_choices(
+    graph: Graph, options: PlanOptions, over: Callable[[], bool] = lambda: False
+) -> list[PatchChoice]:
     """Splits that lower the live bytes, best trade-offs only: fewer bytes cost more work.
 
     Every exit behind the peak is tried with growing numbers of bands until the peak no longer
@@ -63,6 +65,7 @@ def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
     Args:
         graph: as loaded.
         options: of the plan; the order stays the file's.
+        over: polled before each split; True ends the search.
     """
     options = replace(options, split=None, order="file", time_limit=0.0)
     study = study_graph(graph, options)
@@ -70,7 +73,7 @@ def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
     least, found, left = played.peak, [], _MOST
     peak_op = study.order[min(played.peak_step, len(study.order) - 1)]
     folded = study.graph
-    for name in _behind(folded, peak_op):
+    for name in _behind(folded, peak_op, over):
         best, misses = least, 0
         for choice in _bands(graph, options, name):
             left -= 1
@@ -79,16 +82,16 @@ def patch_choices(graph: Graph, options: PlanOptions) -> list[PatchChoice]:
                 found.append(choice)
             else:
                 misses += 1
-            if left <= 0:
+            if left <= 0 or over():
                 return _front(found)
             if misses == _MISSES:
                 break
     return _front(found)
 
 
-def _behind(graph: Graph, peak_op: int) -> Iterator[str]:
+def _behind(graph: Graph, peak_op: int, over: Callable[[], bool]) -> Iterator[str]:
     """Exits whose part holds the op of the peak."""
-    for name in exits(graph):
+    for name in exits(graph, over):
         if graph.producer[name] >= peak_op:
             yield name
 

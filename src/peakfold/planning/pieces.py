@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,17 +35,39 @@ def storage_pieces(
     lives = [_life(schedule, t) for t in members]
     if all(window == windows[0] for window in windows):
         return [_piece(life, windows[0]) for life in union(lives)]
-    cuts = sorted({edge for window in windows for edge in window})
     pieces: list[Piece] = []
     open_strips: dict[Interval, Interval] = {}
-    for strip in (Interval(a, b) for a, b in pairwise(cuts)):
-        alive = union([life for life, w in zip(lives, windows, strict=True) if w.contains(strip)])
+    for strip, inside in strips(windows):
+        alive = union([lives[at] for at in inside])
         pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
         open_strips = {
             life: Interval(open_strips[life].start, strip.stop) if life in open_strips else strip
             for life in alive
         }
     return pieces + [_piece(life, window) for life, window in open_strips.items()]
+
+
+def strips(windows: list[Interval]) -> Iterator[tuple[Interval, list[int]]]:
+    """Stretches between neighbouring edges of windows, and which windows hold each.
+
+    Args:
+        windows: byte ranges; empty ones hold nothing.
+
+    Example:
+        >>> [(tuple(strip), held) for strip, held in strips([Interval(0, 2), Interval(0, 1)])]
+        [((0, 1), [0, 1]), ((1, 2), [0])]
+    """
+    begins: dict[int, list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    for at, window in enumerate(windows):
+        begins.setdefault(window.start, []).append(at)
+        ends.setdefault(window.stop, []).append(at)
+    inside: dict[int, None] = {}
+    for left, right in pairwise(sorted({*begins, *ends})):
+        inside.update(dict.fromkeys(begins.get(left, ())))
+        for at in ends.get(left, ()):
+            inside.pop(at, None)
+        yield Interval(left, right), list(inside)
 
 
 def _piece(life: Interval, window: Interval) -> Piece:

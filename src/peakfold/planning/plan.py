@@ -11,10 +11,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from peakfold.errors import InvalidPlan
+from peakfold.printable import escape_json
 
 SCHEMA = "peakfold.plan/1"
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 """Bytes, steps and ids: what a machine can address, never negative."""
+Seed = Annotated[int, msgspec.Meta(ge=-(2**62), lt=2**62)]
+FILE_LIMIT = 1 << 30
+"""Bytes of a plan file; a plan of a million buffers has a quarter of it."""
+Search = Literal["complete", "time limit"]
+"""What ended a search: nothing, or a limit, so that another run may find less."""
 Mode = Literal["naive", "inplace", "share", "both", "arena"]
 MODES: tuple[Mode, ...] = ("naive", "inplace", "share", "both", "arena")
 
@@ -36,9 +42,9 @@ class Live(_Record, frozen=True, kw_only=True):
     """Bytes ``[lower, upper)`` of a buffer that are in use during steps ``[start, stop)``."""
 
     start: Count
-    stop: int
+    stop: Count
     lower: Count
-    upper: int
+    upper: Count
 
 
 class PlannedBuffer(_Record, frozen=True, kw_only=True):
@@ -46,7 +52,7 @@ class PlannedBuffer(_Record, frozen=True, kw_only=True):
 
     what: Literal["tensor", "workspace", "copy"]
     offset: Count
-    size: int
+    size: Count
     live: list[Live]
     tensors: list[Place] = []
     op: Count | None = None
@@ -97,7 +103,7 @@ class BodyPlan(_Record, frozen=True, kw_only=True):
     """The plan of one body of a control-flow op; its arena lies in that op's workspace."""
 
     op: Count
-    region: int
+    region: Count
     plan: Plan
 
 
@@ -115,7 +121,7 @@ class GraphId(_Record, frozen=True, kw_only=True):
 class BindingsRecord(_Record, frozen=True, kw_only=True):
     """Numbers that were put into the model."""
 
-    dims: dict[str, int] = {}
+    dims: dict[str, Count] = {}
     shapes: dict[str, str] = {}
 
 
@@ -152,22 +158,26 @@ class Plan(_Record, frozen=True, kw_only=True):
     bound: Bound
     proof: Proof
     workspace_known: bool
-    unsupported: dict[str, int]
+    unsupported: dict[str, Count]
     opaque: list[str]
     """Tensors whose size no graph states; they are outside the arena."""
     bodies: list[BodyPlan] = []
     profile: dict[str, Count] = {}
     """Measured scratch by op, that this plan was made for; bytes."""
-    seed: int = 0
+    profile_digest: str | None = None
+    """SHA-256 of the profile that `profile` was taken from; `None` without one."""
+    seed: Seed = 0
     lane: list[Count] = []
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
     added: list[tuple[Count, Count]] = []
     """Edges ``(before, after)`` that the plan adds to the graph's and that a run must keep."""
+    search: Search = "complete"
+    """Whether a limit ended the search that made the plan; nothing in the plan rests on it."""
 
 
 def encode_plan(plan: Plan) -> bytes:
     """The plan as canonical JSON: the same plan gives the same bytes in every process."""
-    return msgspec.json.encode(plan) + b"\n"
+    return escape_json(msgspec.json.encode(plan)) + b"\n"
 
 
 def decode_plan(data: bytes, where: str = "plan") -> Plan:

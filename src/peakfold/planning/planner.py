@@ -172,9 +172,11 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         opaque=[names(t) for t in sorted(study.index.opaque)],
         bodies=list(study.bodies),
         profile=_measured(study),
+        profile_digest=None if study.options.profile is None else study.options.profile.digest,
         seed=study.options.seed,
         lane=list(study.running.lane),
         added=list(study.running.added),
+        search="complete" if layout.complete else "time limit",
     )  # fmt: skip
 
 
@@ -226,6 +228,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
     peak_op = study.step_name(chosen.peak_step)
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
+    cut = [mode for mode, layout in layouts.items() if not layout.complete]
     return Summary(
         naive_bytes=totals["naive"],
         inplace_bytes=totals["inplace"],
@@ -247,6 +250,8 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         peak_op=peak_op,
         mode=plan.mode,
         strategy=plan.strategy,
+        search="time limit" if cut else "complete",
+        cut_short=cut,
         plan_bytes=plan.arena_bytes,
         zero_copy_concats=len(arena.timeline.storages.homed),
         arena_copying_bytes=arena.total if arena.copying is None else arena.copying,

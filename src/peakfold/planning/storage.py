@@ -26,6 +26,7 @@ from peakfold.analysis.parallel import Precedence
 from peakfold.analysis.schedule import Policies, Schedule
 from peakfold.interval import Interval
 from peakfold.ir import Op
+from peakfold.planning.ranges import Ranges
 from peakfold.planning.sharing import Alias, Aliasing, Storages
 from peakfold.units import round_up
 
@@ -49,9 +50,11 @@ class _Builder:
         for step, op in enumerate(schedule.order):
             for name in index.graph.ops[op].writes:
                 self.changing.setdefault(index.id_of[name], []).append(step)
-        # Members whose value may still be needed, per storage: dead ones are dropped as we go,
-        # so that a chain of n in-place ops costs n checks and not n squared.
-        self.pending: list[list[int]] = []
+        # Members whose value may still be needed, per storage: dead ones are dropped where they
+        # are met, so that a chain of n in-place ops costs n checks and not n squared.
+        self.pending: list[Ranges] = []
+        # Per storage, its variables that are written.
+        self.variables: dict[int, list[int]] = {}
 
     def run(self) -> Storages:
         for tensor in self.index.inputs:
@@ -65,11 +68,18 @@ class _Builder:
     def _own(self, tensor: int, external: bool) -> None:
         if tensor not in self.index.opaque:
             self.result.open(tensor, external)
-            self.pending.append([tensor])
+            self.pending.append(Ranges())
+            self._note(tensor)
 
     def _join(self, tensor: int, host: int, at: int) -> None:
         self.result.join(tensor, host, at)
-        self.pending[self.result.of[tensor]].append(tensor)
+        self._note(tensor)
+
+    def _note(self, tensor: int) -> None:
+        storage = self.result.of[tensor]
+        self.pending[storage].add(*self._window(tensor), tensor)
+        if tensor in self.changing:
+            self.variables.setdefault(storage, []).append(tensor)
 
     def _place_op(self, step: int, op: int) -> None:
         facts = self.facts[op]
@@ -84,7 +94,7 @@ class _Builder:
             if first and not external and self.aliasing.inplace and facts.inplace:
                 host = self._inplace_host(step, record, tensor, facts)
                 if host is not None:
-                    self._join(tensor, host, 0)
+                    self._replace(tensor, host)
                     self.result.aliases.append(Alias(op, tensor, host, "inplace"))
                     continue
             reaches = first and not external and op in self.aliasing.overlaps
@@ -114,8 +124,7 @@ class _Builder:
         last reader.
         """
         owner = self.result.of[host]
-        behind = [host] if owner < 0 else self.result.members[owner]
-        roots = [root for root in behind if root in self.changing] if self.changing else []
+        roots = [host] if owner < 0 and host in self.changing else self.variables.get(owner, [])
         if not roots:
             return True
         if self.guard is not None:
@@ -155,8 +164,8 @@ class _Builder:
     def _overlapping(self, tensor: int, host: int, at: int) -> list[int]:
         """Members of the host's storage in the bytes that `tensor` would take."""
         start = self.result.offset[host] + at
-        window = Interval(start, start + self.index.nbytes[tensor])
-        return [t for t in self.pending[self.result.of[host]] if self._window(t).overlaps(window)]
+        stop = start + self.index.nbytes[tensor]
+        return self.pending[self.result.of[host]].overlapping(start, stop)
 
     def _window(self, tensor: int) -> Interval:
         start = self.result.offset[tensor]
@@ -181,14 +190,35 @@ class _Builder:
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
         if self.guard is None:
-            last_use = self.schedule.last_use
-            self.pending[storage] = [t for t in self.pending[storage] if last_use[t] >= step]
-            clash = self._overlapping(tensor, host, 0)
-            over = all(last_use[other] <= step for other in clash)
+            clash = self._pending_over(tensor, host, step)
+            over = all(self.schedule.last_use[other] <= step for other in clash)
         else:
             clash = self._overlapping(tensor, host, 0)
             over = all(self._surely_over(other, op, self.guard) for other in clash)
         return over and all(self._harmless(record, facts, host, other) for other in clash)
+
+    def _pending_over(self, tensor: int, host: int, step: int) -> list[int]:
+        """What lies over the host and is still needed at a step; drops what is not."""
+        storage, left = self.result.of[host], []
+        for other in self._overlapping(tensor, host, 0):
+            if self.schedule.last_use[other] >= step:
+                left.append(other)
+            else:
+                self.pending[storage].discard(*self._window(other), other)
+        return left
+
+    def _replace(self, tensor: int, host: int) -> None:
+        """Put a result over a host in place.
+
+        Where a guard decides what is over, whatever comes after the result comes after all that
+        it has replaced, so its own bytes need no more checks of those.
+        """
+        if self.guard is not None:
+            window = self._window(host)
+            for other in self._overlapping(tensor, host, 0):
+                if window.contains(self._window(other)):
+                    self.pending[self.result.of[host]].discard(*self._window(other), other)
+        self._join(tensor, host, 0)
 
     def _place_over(self, step: int, op: int, record: Op, tensor: int) -> bool:
         """Put a result partly over an operand, if one can be lower than where it ends."""
@@ -210,7 +240,7 @@ class _Builder:
             return False
         start = self.result.offset[host] - distance
         window = Interval(start, start + self.index.nbytes[tensor])
-        clash = [t for t in self.pending[storage] if self._window(t).overlaps(window)]
+        clash = self.pending[storage].overlapping(*window)
         if any(self.schedule.last_use[other] > step for other in clash):
             return False
         record, facts = self.index.graph.ops[op], self.facts[op].overlap
@@ -225,7 +255,7 @@ class _Builder:
 
     def _surely_over(self, tensor: int, op: int, guard: Precedence) -> bool:
         """Whether in every run all that touches a value is done, but for `op` itself."""
-        if self.schedule.last_use[tensor] >= self.schedule.steps:
+        if self.schedule.last_use[tensor] > self.schedule.step[op]:
             return False
         touches = [*self.index.users_of(tensor), self.index.producer[tensor]]
         return all(other in (op, -1) or guard.precedes(other, op) for other in touches)
@@ -255,8 +285,9 @@ class _Builder:
         for tensor, offset in parts:
             source = self.result.of[tensor]
             self.result.absorb(tensor, whole, offset)
-            self.pending[self.result.of[whole]] += self.pending[source]
-            self.pending[source] = []
+            for moved in self.pending[source].tensors():
+                self.pending[self.result.of[whole]].add(*self._window(moved), moved)
+            self.pending[source] = Ranges()
             self.result.aliases.append(Alias(op, whole, tensor, "concat"))
         self.result.homed.append(op)
 

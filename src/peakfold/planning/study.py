@@ -43,6 +43,8 @@ class Study:
         bodies_proven: every body's arena meets its own bound for every order, so that searched
             bounds of this graph are bounds of the whole.
         any_order: lower bound for every order, under the sharing that facts allow.
+        complete: False where time ended what was sought before any layout: order, edges, or the
+            plan of a body.
     """
 
     source: Graph
@@ -59,6 +61,7 @@ class Study:
     workspace_known: bool
     any_order: int
     bodies_proven: bool
+    complete: bool = True
 
     def play(self, aliasing: Aliasing) -> Timeline:
         """The timeline of the study's order under some sharing."""
@@ -125,6 +128,7 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
         running.order, running, known and all(body.plan.workspace_known for body in bodies),
         any_order_bound(index, policies, least),
         all(fact.workspace == floor.workspace for fact, floor in zip(facts, least, strict=True)),
+        all(body.plan.search == "complete" for body in bodies),
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peakfold.planning.plan import Mode, Search
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -26,6 +28,8 @@ class Summary:
         order_optimal: no order of this graph does better.
         workspace_known: whether every op's scratch is known and counted.
         peak_op: the op at which the chosen plan's live bytes peak.
+        search: ``time limit`` where a limit ended the search of any mode, else ``complete``.
+        cut_short: modes whose search it ended.
         plan_bytes: bytes of the plan that was asked for (`mode`).
         zero_copy_concats: concatenations whose parts are written in place.
         arena_copying_bytes: the arena if every concatenation copied its parts instead.
@@ -56,6 +60,8 @@ class Summary:
     peak_op: str | None
     mode: str
     strategy: str
+    search: Search
+    cut_short: list[Mode]
     plan_bytes: int
     zero_copy_concats: int
     arena_copying_bytes: int

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from peakfold.analysis.parallel import Edge, Precedence, conflicts, graph_needs
-from peakfold.planning.layouts import Layout, make_layout
+from peakfold.analysis.parallel import (
+    Edge,
+    Precedence,
+    conflicts,
+    crowding,
+    graph_needs,
+    without_implied,
+)
+from peakfold.planning.layouts import Layout, layout_clock, make_layout
 from peakfold.planning.memory import Memory
-from peakfold.planning.parallel import uses_of, way_of_running, with_added
+from peakfold.planning.parallel import MOST_PAIRS, uses_of, way_of_running, with_added
+from peakfold.planning.ranges import Ranges
 from peakfold.planning.study import Study
 
 _CANDIDATES = 200
@@ -23,7 +31,7 @@ def implied_edges(study: Study, layout: Layout) -> list[Edge]:
     """
     order = Precedence.of(graph_needs(study.index), study.order)
     new = {edge for edge in _overwrites(study, layout) if not order.precedes(*edge)}
-    return _reduced(order, new)
+    return without_implied(order, new)
 
 
 def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
@@ -38,6 +46,11 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
         for b, at in zip(played.blocks, layout.offsets, strict=True)
         if b.workspace >= 0
     }
+    held = {storage: Ranges() for storage in base}
+    for storage, ranges in held.items():
+        for t in storages.members[storage]:
+            low, size = _place(study, layout, base, t)
+            ranges.add(low, low + size, t)
     shown = {a.output for a in storages.aliases if a.how in ("view", "concat")}
     memory = Memory()
     for step, op in enumerate(schedule.order):
@@ -46,14 +59,17 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
         if op in scratch:
             writes.insert(0, (f"-{op}", *scratch[op]))
         for name, start, length in writes:
-            for owner in memory.roots(start, length):
+            for owner in sorted({str(root) for root, _, _ in memory.under(start, length)}):
                 touches = {int(owner[1:])} if owner[0] == "-" else set()
                 if owner[0] != "-":
-                    for t in storages.members[storages.of[int(owner)]]:
-                        low, size = _place(study, layout, base, t)
-                        meets = max(low, start) < min(low + size, start + length)
-                        if meets and schedule.born[t] <= step and str(t) != name:
+                    ranges = held[storages.of[int(owner)]]
+                    for t in ranges.overlapping(start, start + length):
+                        if schedule.born[t] <= step and str(t) != name:
                             touches |= {*index.users_of(t), index.producer[t]}
+                            low, size = _place(study, layout, base, t)
+                            if start <= low and low + size <= start + length:
+                                # Whatever overwrites these bytes next comes after this op.
+                                ranges.discard(low, low + size, t)
                 yield from ((t, op) for t in touches if t not in (op, -1))
             memory.write(start, length, name)
 
@@ -63,26 +79,21 @@ def _place(study: Study, layout: Layout, base: dict[int, int], tensor: int) -> t
     return base[storages.of[tensor]] + storages.offset[tensor], study.index.nbytes[tensor]
 
 
-def _reduced(order: Precedence, edges: Iterable[Edge]) -> list[Edge]:
-    """The edges without those that the others and the order imply, longest ones first out."""
-    left = sorted(edges, key=lambda e: order.position[e[0]] - order.position[e[1]])
-    for edge in list(left):
-        others = [other for other in left if other != edge]
-        if order.with_edges(others).precedes(*edge):
-            left = others
-    return sorted(left)
-
-
 def with_chosen_edges(study: Study, count: int) -> Study:
     """The study with up to `count` edges added, each the one that saves most memory.
 
     An edge is a candidate if it alone takes a conflict away. Ties go to the shorter run, then
-    to the lower op numbers; the search stops when no edge saves anything.
+    to the lower op numbers; the search stops when no edge saves anything, or when the clock of
+    one layout ends it for each edge.
     """
     for _ in range(count):
         best: tuple[int, int, Edge] | None = None
         total = make_layout(study, "arena").total
+        deadline = layout_clock(study)
         for edge in _candidates(study):
+            if deadline.expired():
+                study = replace(study, complete=False)
+                break
             tried = replace(study, running=with_added(study.index, study.running, [edge]))
             key = (make_layout(tried, "arena").total, tried.running.makespan, edge)
             best = key if best is None or key < best else best
@@ -99,7 +110,9 @@ def _candidates(study: Study) -> list[Edge]:
     played = make_layout(study, "arena").timeline
     uses = uses_of(study.index, played)
     weight: dict[Edge, int] = {}
-    for pair in conflicts(guard, uses):
+    if int(crowding(guard, uses).sum()) // 2 > MOST_PAIRS:
+        return []
+    for pair in conflicts(guard, uses).tolist():
         for a, b in (pair, pair[::-1]):
             first = uses[b].first
             if uses[a].kept or first < 0:
@@ -123,6 +136,7 @@ class TradeOff:
         speedup: serial makespan over this one.
         arena_bytes, lower_bound_bytes, optimal: of its plan.
         edges: ``(before, after)`` op names: what the plan orders beyond the graph.
+        complete: False where a limit ended its search.
     """
 
     lanes: int | str
@@ -132,16 +146,20 @@ class TradeOff:
     lower_bound_bytes: int
     optimal: bool
     edges: tuple[tuple[str, str], ...]
+    complete: bool = True
 
 
 def trade_offs(study: Study, lanes: Sequence[int], added_edges: int = 0) -> list[TradeOff]:
     """A row for each number of lanes (0 = free), then for free with 1, 2, ... added edges.
 
     Args:
-        study: of one lane.
+        study: of one lane; its time limit is shared between the rows.
         lanes: numbers of lanes to try.
         added_edges: how many added edges to try for free runs, one at a time.
     """
+    # The limit is of all rows together.
+    share = study.options.time_limit / (len(lanes) + added_edges)
+    study = replace(study, options=replace(study.options, time_limit=share))
     serial = way_of_running(study.index, study.order, 1).makespan
     rows: list[TradeOff] = []
     for count in lanes:
@@ -167,14 +185,14 @@ def _row(study: Study, serial: int) -> TradeOff:
         extra = [
             (before, after)
             for after, needs in enumerate(running.guard.needs)
-            for before in needs
+            for before in set(needs).difference(order.needs[after])
             if not order.precedes(before, after)
         ]
-        edges = _reduced(order, extra)
+        edges = without_implied(order, extra)
     ops = study.graph.ops
     return TradeOff(
         running.lanes or "free", running.makespan,
         round(serial / running.makespan, 3) if running.makespan else 1.0,
         layout.total, layout.bound, layout.optimal,
-        tuple((ops[before].name, ops[after].name) for before, after in edges),
+        tuple((ops[before].name, ops[after].name) for before, after in edges), layout.complete,
     )  # fmt: skip

@@ -1,68 +1,46 @@
-"""Judge 2: a plan against its graph, by playing the schedule through a model of memory.
+"""The judges of a plan: what it says of a graph is derived anew, or called a claim.
 
-Nothing here is shared with the planner: lifetimes are derived anew, and every byte a step
-reads must hold the very value the graph means. Registry facts (which results may be views,
-which operands may be overwritten) are taken from the rows, which tests prove one by one.
-Judge 1 (`peakfold.packing.violations`) checks the geometry.
+Judge 2 plays the schedule through a model of memory (`interpret`): every byte a step reads must
+hold the very value the graph means. Registry facts (which results may be views, which operands
+may be overwritten) are taken from the rows, which tests prove one by one. Judge 1
+(`peakfold.packing.violations`) checks the geometry. Nothing is shared with the planner.
+
+How each field of a plan is judged stands in docs/explanation/judges.md. No plan makes a judge
+raise anything but `InvalidPlan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from peakfold.analysis.facts import Facts, op_facts, unsupported
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.facts import op_facts
 from peakfold.analysis.profile import profiled
-from peakfold.analysis.regions import slot_bytes
+from peakfold.boundary import first_line
 from peakfold.errors import InvalidPlan, UsageError
-from peakfold.interval import Interval, union
+from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, effect_edges
 from peakfold.packing.problem import Problem
 from peakfold.packing.verify import violations
 from peakfold.planning.interpret import Interpreter
 from peakfold.planning.places import Places
-from peakfold.planning.plan import SCHEMA, Plan
+from peakfold.planning.plan import SCHEMA, BodyPlan, Plan
+from peakfold.planning.verdict import LABELS, Case, Check, Claim, Given, Verdict
 from peakfold.planning.verify_lanes import LanesJudge
+from peakfold.planning.verify_lives import Lives
+from peakfold.planning.verify_stated import bounds, inputs, scratch, statements
 from peakfold.target import load_target
 from peakfold.transform import replay
-from peakfold.units import round_up
+
+__all__ = ["Check", "Claim", "Given", "Verdict", "judge_plan", "verify_plan", "work_graph"]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The verdict on one rule: `detail` says what was checked, or what is wrong and where."""
-
-    name: str
-    ok: bool
-    detail: str
+_RECIPE_LIMIT = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
-    """A plan and the graph it is judged against, with what several rules look up."""
-
-    graph: Graph
-    plan: Plan
-    facts: tuple[Facts, ...]
-    places: Places
-
-
-def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
-    """Judge a plan against the graph it claims to be for.
-
-    Args:
-        graph: as loaded with the plan's own bindings.
-        plan: the plan.
-
-    Returns:
-        One check per rule, in the order they were made; a broken one ends the list, since
-        later rules would judge nonsense.
-
-    Raises:
-        InvalidPlan: the plan is for another model, or needs a step this version lacks.
+def verify_plan(graph: Graph, plan: Plan, given: Given | None = None) -> tuple[Check, ...]:
+    """The checks of `judge_plan`.
 
     Example:
         >>> from peakfold.ir import parse_graph
@@ -72,29 +50,83 @@ def verify_plan(graph: Graph, plan: Plan) -> tuple[Check, ...]:
         >>> all(check.ok for check in verify_plan(g, make_plan(g).plan))
         True
     """
-    if plan.schema != SCHEMA:
-        raise InvalidPlan(f"its schema is {plan.schema!r}, not {SCHEMA!r}")
+    return judge_plan(graph, plan, given).checks
+
+
+def judge_plan(graph: Graph, plan: Plan, given: Given | None = None) -> Verdict:
+    """Judge a plan against the graph it claims to be for.
+
+    Args:
+        graph: as loaded with the plan's own bindings.
+        plan: the plan.
+        given: what else is known.
+
+    Raises:
+        InvalidPlan: the plan is for another model, or needs a step this version lacks.
+    """
+    try:
+        case = _case(graph, plan, given or Given())
+    except InvalidPlan:
+        raise
+    except Exception as error:  # the plan alone is at fault: its graph has been read
+        raise InvalidPlan(f"it cannot be judged: {first_line(error)}") from None
+    done: list[Check] = []
+    for name, rule in _RULES:
+        try:
+            problem = rule(case)
+        except Exception as error:  # no plan may stop a judge: what it cannot follow is wrong
+            problem = f"it cannot be followed: {type(error).__name__}: {first_line(error)}"
+        said = case.derived.get(name, _PASSED.get(name, ""))
+        done.append(Check(name, problem is None, problem or said))
+        if problem is not None:
+            return Verdict(tuple(done), ())
+    claims = case.claims | dict.fromkeys(LABELS, "a label; nothing rests on it")
+    return Verdict(tuple(done), tuple(Claim(where, why) for where, why in claims.items()))
+
+
+def work_graph(graph: Graph, plan: Plan) -> Graph:
+    """The graph that a plan lays out: the model's, after the plan's recipe.
+
+    Args:
+        graph: as loaded with the plan's own bindings.
+        plan: the plan.
+
+    Raises:
+        InvalidPlan: the plan is for another model, other shapes or another graph.
+    """
     if plan.graph.source != graph.digest:
         raise InvalidPlan(
             f"the plan is for another model ({plan.graph.name!r}) or other shapes",
             hint="plan this model again",
         )
-    work = replay(graph, plan.recipe)
+    if len(plan.recipe) > _RECIPE_LIMIT:
+        raise InvalidPlan(f"its recipe has {len(plan.recipe)} steps")
+    try:
+        work = replay(graph, plan.recipe)
+    except InvalidPlan:
+        raise
+    except Exception as error:  # the model has been read: what cannot be replayed is the recipe
+        raise InvalidPlan(f"its recipe cannot be replayed: {first_line(error)}") from None
     if work.digest != plan.graph.digest:
         raise InvalidPlan("the recipe leads to another graph than the plan is for")
+    return work
+
+
+def _case(graph: Graph, plan: Plan, given: Given) -> Case:
+    """Everything the rules look at.
+
+    Raises:
+        InvalidPlan: the plan is for another model, or for something unknown here.
+    """
+    if plan.schema != SCHEMA:
+        raise InvalidPlan(f"its schema is {plan.schema!r}, not {SCHEMA!r}")
+    work = work_graph(graph, plan)
     try:
         target = load_target(plan.target)
     except UsageError as error:
         raise InvalidPlan(str(error)) from None
     facts = tuple(profiled(op_facts(work, op, target), op, plan.profile) for op in work.ops)
-    case = Case(work, plan, facts, Places.of_plan(plan))
-    done: list[Check] = []
-    for name, rule in _RULES:
-        problem = rule(case)
-        done.append(Check(name, problem is None, problem or _PASSED[name]))
-        if problem is not None:
-            break
-    return tuple(done)
+    return Case(work, plan, target, facts, Places.of_plan(plan), given)
 
 
 def _order(case: Case) -> str | None:
@@ -142,175 +174,104 @@ def _geometry(plan: Plan) -> Problem:
     )
 
 
-def _values(case: Case) -> str | None:
-    return Interpreter(case.graph, case.plan, case.facts, case.places).run()
-
-
 def _lifetimes(case: Case) -> str | None:
-    """Every use of a tensor lies in the bytes and steps its buffer says are live."""
-    plan = case.plan
-    needed = _needed(case)
-    for buffer in plan.buffers:
-        if buffer.what != "tensor":
-            continue
-        for place in buffer.tensors:
-            life = needed[place.tensor]
-            window = Interval(place.offset, place.offset + place.nbytes)
-            cuts = {window.start, window.stop}
-            cuts |= {e for p in buffer.live for e in (p.lower, p.upper)
-                     if window.start < e < window.stop}  # fmt: skip
-            edges = sorted(cuts)
-            for low in edges[:-1]:
-                spans = [Interval(p.start, p.stop) for p in buffer.live if p.lower <= low < p.upper]
-                if not any(span.contains(life) for span in union(spans)):
-                    return f"tensor {place.tensor!r} is used outside its buffer's stated life"
-    return None
+    return Lives.of(case.graph, case.plan).problem(case.plan)
 
 
-def _needed(case: Case) -> dict[str, Interval]:
-    """Steps during which each tensor must exist."""
-    graph, plan = case.graph, case.plan
-    copies = any(buffer.what == "copy" for buffer in plan.buffers)
-    steps = max(len(plan.order) + copies, 1)
-    born = dict.fromkeys(graph.inputs, 0)
-    last = dict.fromkeys(graph.inputs, 0)
-    for step, at in enumerate(plan.order):
-        for name in graph.ops[at].results:
-            born[name] = last[name] = step
-        for name in graph.ops[at].operands:
-            last[name] = step
-    kept = set(graph.outputs) | (set(graph.inputs) if plan.policies.inputs == "pinned" else set())
-    return {
-        name: Interval(start, steps if name in kept else last[name] + 1)
-        for name, start in born.items()
-    }
+def _values(case: Case) -> str | None:
+    trace = None if case.plan.lanes == 1 else case.trace
+    return Interpreter(case.graph, case.plan, case.facts, case.places, trace).run()
 
 
 def _workspace(case: Case) -> str | None:
-    """Known scratch has a buffer, for the step of its op, large enough for bodies too."""
-    graph, plan = case.graph, case.plan
-    align = plan.policies.align
-    given = {buffer.op: buffer for buffer in plan.buffers if buffer.what == "workspace"}
-    bodies = {(body.op, body.region): body.plan for body in plan.bodies}
-    for step, at in enumerate(plan.order):
-        op = graph.ops[at]
-        need = case.facts[at].workspace or 0
+    """Scratch has a buffer of just its size, bodies and their slots included."""
+    given = {buffer.op: buffer for buffer in case.plan.buffers if buffer.what == "workspace"}
+    bodies = {(body.op, body.region): body.plan for body in case.plan.bodies}
+    for at, op in enumerate(case.graph.ops):
         for number, region in enumerate(op.regions):
-            body = bodies.get((at, number))
-            if body is None:
+            if (at, number) not in bodies:
                 return f"op {op.name!r} has a body {region.label!r} without a plan"
-            inside = round_up(body.arena_bytes, align) + slot_bytes(op, region, align)
-            need = max(need, inside)
-        have = given.get(at)
-        if need and (have is None or have.size < need):
-            return f"op {op.name!r} needs {need} bytes of workspace"
-        if have is not None and not any(
-            p.start <= step < p.stop and p.lower == 0 and p.upper >= need for p in have.live
-        ):
-            return f"the workspace of op {op.name!r} is not alive when it runs"
+        arenas = [bodies[at, number].arena_bytes for number in range(len(op.regions))]
+        need = scratch(case, at, arenas)
+        have = given[at].size if at in given else 0
+        if have != need:
+            return f"op {op.name!r} needs {need} bytes of workspace, not {have}"
     return None
 
 
 def _lanes(case: Case) -> str | None:
-    return LanesJudge(case.graph, case.plan).problem()
+    return LanesJudge(case.graph, case.plan, case.trace).problem()
 
 
 def _bodies(case: Case) -> str | None:
-    graph, plan = case.graph, case.plan
-    for body in plan.bodies:
-        if body.op >= len(graph.ops):
-            return f"a body is planned for op {body.op}, which does not exist"
-        op = graph.ops[body.op]
-        if not 0 <= body.region < len(op.regions):
-            return f"op {op.name!r} has no body {body.region}"
-        policies = body.plan.policies
-        if (policies.inputs, policies.outputs) != ("external", "external"):
-            return f"a body of op {op.name!r} may overwrite what it does not own"
-        if policies.align != plan.policies.align:
-            return f"a body of op {op.name!r} has another alignment than its arena"
+    seen: set[tuple[int, int]] = set()
+    inner = Given(profile=case.given.profile, bindings=Bindings())
+    for number, body in enumerate(case.plan.bodies):
+        problem = _body_problem(case, body)
+        if problem is None and (body.op, body.region) in seen:
+            problem = f"region {body.region} of op {body.op} has two plans"
+        if problem is not None:
+            return problem
+        seen.add((body.op, body.region))
+        op = case.graph.ops[body.op]
         try:
-            checks = verify_plan(op.regions[body.region].graph, body.plan)
+            verdict = judge_plan(op.regions[body.region].graph, body.plan, inner)
         except InvalidPlan as error:
             return f"body of op {op.name!r}: {error}"
-        for check in checks:
+        for check in verdict.checks:
             if not check.ok:
                 return f"body of op {op.name!r}: {check.detail}"
+        for claim in verdict.claims:
+            if claim.field not in LABELS:
+                case.claims[f"bodies[{number}].plan.{claim.field}"] = claim.detail
     return None
 
 
-def _bounds(case: Case) -> str | None:
-    """Claims about optimality follow from figures that are derived anew here."""
-    plan = case.plan
-    events: dict[int, int] = {}
-    for buffer in plan.buffers:
-        for piece in buffer.live:
-            height = piece.upper - piece.lower
-            events[piece.start] = events.get(piece.start, 0) + height
-            events[piece.stop] = events.get(piece.stop, 0) - height
-    load = peak = 0
-    for step in sorted(events):
-        load += events[step]
-        peak = max(peak, load)
-    said = _statement_problem(case)
-    if said is not None:
-        return said
-    if peak > plan.arena_bytes:
-        return f"{peak} bytes are alive at once, more than the arena's {plan.arena_bytes}"
-    if max(plan.bound.offsets, plan.bound.any_order) > plan.arena_bytes:
-        return "a stated lower bound is above the arena"
-    family = plan.bound.offsets if plan.mode == "arena" else plan.bound.objects
-    if plan.proof.packing and plan.arena_bytes != family:
-        return f"the packing is called minimal, but the bound is {family}"
-    if plan.proof.order and plan.arena_bytes != plan.bound.any_order:
-        return f"the order is called optimal, but the bound is {plan.bound.any_order}"
-    return None
-
-
-def _statement_problem(case: Case) -> str | None:
-    """What a plan says of its graph is what the graph says."""
+def _body_problem(case: Case, body: BodyPlan) -> str | None:
+    """Whether a body's plan is one that its op can hold."""
     graph, plan = case.graph, case.plan
-    scratch = [
-        fact.workspace is not None or bool(op.regions)
-        for op, fact in zip(graph.ops, case.facts, strict=True)
-    ]
-    known = all(scratch) and all(body.plan.workspace_known for body in plan.bodies)
-    if plan.workspace_known != known:
-        return f"it says that all scratch is {'' if plan.workspace_known else 'not '}known"
-    if plan.unsupported != unsupported(graph):
-        return "its list of unsupported kinds is not the graph's"
-    if sorted(plan.opaque) != sorted(t.name for t in graph.tensors if is_opaque(t)):
-        return "its list of tensors without a size is not the graph's"
-    if not set(plan.copies) <= set(graph.outputs):
-        return "it copies a tensor that is no output"
-    family = all(buffer.object is None for buffer in plan.buffers)
-    if plan.buffers and family != (plan.mode == "arena"):
-        return f"its buffers are not those of mode {plan.mode!r}"
-    for alias in plan.aliases:
-        if graph.producer.get(alias.output) != alias.op:
-            return f"it says that op {alias.op} makes {alias.output!r}"
+    if body.op >= len(graph.ops):
+        return f"a body is planned for op {body.op}, which does not exist"
+    op, inner = graph.ops[body.op], body.plan
+    if body.region >= len(op.regions):
+        return f"op {op.name!r} has no body {body.region}"
+    policies = inner.policies
+    if (policies.inputs, policies.outputs) != ("external", "external"):
+        return f"a body of op {op.name!r} may overwrite what it does not own"
+    if policies.align != plan.policies.align:
+        return f"a body of op {op.name!r} has another alignment than its arena"
+    if inner.target != plan.target:
+        return f"a body of op {op.name!r} is planned for target {inner.target!r}"
+    if inner.lanes != 1 or inner.mode != "arena" or inner.recipe:
+        return f"a body of op {op.name!r} is planned for lanes, another mode or after a recipe"
+    if inner.profile_digest != plan.profile_digest:
+        return f"a body of op {op.name!r} was planned with another profile"
     return None
 
 
 _Rule = Callable[[Case], str | None]
 _RULES: tuple[tuple[str, _Rule], ...] = (
+    ("inputs", inputs),
     ("order", _order),
     ("places", _places),
     ("packing", _packing),
-    ("lifetimes", _lifetimes),
     ("values", _values),
     ("lanes", _lanes),
+    ("lifetimes", _lifetimes),
     ("workspace", _workspace),
     ("bodies", _bodies),
-    ("bounds", _bounds),
+    ("statements", statements),
+    ("bounds", bounds),
 )
 _PASSED = {
+    "inputs": "model and recipe are those it was made from, target and numbers are known",
     "order": "a permutation that data and effects allow",
     "places": "every tensor has one place of its size where the policies want it",
     "packing": "no two live buffers share an address (judge 1)",
-    "lifetimes": "every use lies in its buffer's stated life",
+    "lifetimes": "every buffer has the size and the life that its tensors need",
     "values": "every step reads the values the graph means (judge 2)",
     "lanes": "no allowed run loses a value",
     "workspace": "known scratch is reserved",
     "bodies": "plans of control-flow bodies pass the same judges",
-    "bounds": "stated bounds and proofs agree with the plan",
+    "statements": "what it says of the graph is what the graph says",
 }

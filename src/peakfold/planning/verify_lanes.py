@@ -1,8 +1,10 @@
 """Judge 2 where ops run in lanes: whatever run is allowed, no value is lost.
 
-The interpreter plays one order. Here every pair of buffers that share an address, and every
-overwriting inside a buffer, must be put in order by the graph's edges, the lanes and the
-edges that the plan adds, so that all other allowed runs agree with the one played.
+The interpreter plays one order and keeps a trace. Here every write of that trace must find that
+the values it takes bytes from are over in each allowed run: their writer and all their readers
+are put before it by the graph's edges, the lanes and the edges that the plan adds. Then all
+other allowed runs agree with the one that was played. Only bytes count: what the plan says of
+buffers, lives and aliases is not looked at.
 """
 
 from __future__ import annotations
@@ -10,34 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peakfold.ir import Graph, effect_edges
-from peakfold.planning.memory import Memory
-from peakfold.planning.plan import Plan, PlannedBuffer
+from peakfold.planning.interpret import Trace
+from peakfold.planning.memory import Memory, Root
+from peakfold.planning.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """Ops that touch a buffer, the one that first writes it (`None` = there before the run)."""
-
-    first: int | None
-    touches: frozenset[int]
-    kept: bool
-
-
+@dataclass(frozen=True, slots=True, eq=False)
 class LanesJudge:
-    """One plan for several lanes under judgement; `problem` says what is wrong first."""
+    """One plan for several lanes under judgement; `problem` says what is wrong first.
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
-        self.graph = graph
-        self.plan = plan
-        self.users: dict[str, set[int]] = {}
-        for at, op in enumerate(graph.ops):
-            for name in op.operands:
-                self.users.setdefault(name, set()).add(at)
-        self.step = {op: at for at, op in enumerate(plan.order)}
-        kept = set(graph.outputs)
-        kept |= set(graph.inputs) if plan.policies.inputs == "pinned" else set()
-        self.kept = kept
-        self.needs: list[set[int]] = []
+    Attributes:
+        graph: the planned graph.
+        plan: the plan; its order is known to be one that data and effects allow.
+        trace: of the interpreter's run.
+    """
+
+    graph: Graph
+    plan: Plan
+    trace: Trace
 
     def problem(self) -> str | None:
         """The first rule that is broken, or `None`."""
@@ -45,48 +37,90 @@ class LanesJudge:
         if plan.lanes == 1:
             extra = plan.lane or plan.added
             return "a plan for one lane assigns lanes or adds edges" if extra else None
+        if plan.lanes == 0:
+            return "it runs on no lane at all"
         if any(alias.how == "concat" for alias in plan.aliases):
             # Its parts have makers of their own, which need not be in any order.
             return "a plan for several lanes builds a concatenation in its place"
-        return self._order_problem() or self._sharing_problem() or self._inside_problem()
+        return self._order_problem() or self._overwriting_problem()
 
     def _order_problem(self) -> str | None:
         plan, count = self.plan, len(self.graph.ops)
+        step = {op: at for at, op in enumerate(plan.order)}
         if plan.lanes == "free" and plan.lane:
             return "a free plan assigns no lanes"
         if plan.lanes != "free" and (
-            len(plan.lane) != count or any(not 0 <= n < plan.lanes for n in plan.lane)
+            len(plan.lane) != count or any(n >= plan.lanes for n in plan.lane)
         ):
             return f"not every op has one of the {plan.lanes} lanes"
         for before, after in plan.added:
-            if not (0 <= before < count and 0 <= after < count):
+            if not (before < count and after < count):
                 return f"the added edge {before} -> {after} names no op"
-            if self.step[before] >= self.step[after]:
+            if step[before] >= step[after]:
                 return f"the added edge {before} -> {after} contradicts the order"
-        self.needs = self._waits()
         return None
 
-    def _waits(self) -> list[set[int]]:
-        """Per op, the ops it waits for: producers, effects, added edges, its lane."""
-        plan, maker = self.plan, self.graph.producer
-        needs = [{maker[n] for n in op.operands if n in maker} for op in self.graph.ops]
-        for before, after in (*effect_edges(self.graph), *plan.added):
+    def _overwriting_problem(self) -> str | None:
+        """A write takes bytes from values that are over in every allowed run.
+
+        Writes are taken in the plan's order, so the last owner of each byte is enough: that the
+        owners before it were over was seen when it took the byte.
+        """
+        waits = _Waits.of(self.graph, self.plan)
+        writer: dict[Root, int] = {}
+        spaces: dict[int, Memory] = {}
+        for at, where, root in self.trace.writes:
+            memory = spaces.setdefault(where.space, Memory())
+            if at >= 0:
+                for owner, low, high in memory.under(where.address, where.nbytes):
+                    if not self._over(waits, writer[owner], owner, (low, high), at):
+                        name = self.graph.ops[at].name
+                        return (
+                            f"op {name!r} takes bytes of {owner!r}, but in some run both are "
+                            "needed at once"
+                        )
+            memory.write(where.address, where.nbytes, root)
+            writer[root] = at
+        return None
+
+    def _over(self, waits: _Waits, writer: int, root: Root, part: tuple[int, int], op: int) -> bool:
+        """Whether a part of a value is no longer needed when an op starts, or by it alone."""
+        low, high = part
+        if any(a < high and low < b for a, b in self.trace.kept.get(root, ())):
+            return False
+        touching = {at for at, a, b in self.trace.reads.get(root, ()) if a < high and low < b}
+        touching.add(writer)
+        return waits.over(touching - {op, -1}, op)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waits:
+    """Per op the ops it waits for: producers, effects, added edges, its lane; and its step."""
+
+    needs: list[set[int]]
+    step: list[int]
+
+    @classmethod
+    def of(cls, graph: Graph, plan: Plan) -> _Waits:
+        maker = graph.producer
+        needs = [{maker[n] for n in op.operands if n in maker} for op in graph.ops]
+        for before, after in (*effect_edges(graph), *plan.added):
             needs[after].add(before)
         last: dict[int, int] = {}
         for op in plan.order if plan.lane else ():
             if plan.lane[op] in last:
                 needs[op].add(last[plan.lane[op]])
             last[plan.lane[op]] = op
-        return needs
+        step = [0] * len(needs)
+        for at, op in enumerate(plan.order):
+            step[op] = at
+        return cls(needs, step)
 
-    def _over(self, touches: frozenset[int] | set[int], op: int | None) -> bool:
-        """Whether all of `touches` are surely over when `op` starts."""
-        if op is None or op in touches:
-            return False
-        missing = set(touches)
+    def over(self, ops: set[int], op: int) -> bool:
+        """Whether all these ops are surely over when `op` starts."""
+        missing = set(ops)
         floor = min((self.step[one] for one in missing), default=0)
-        seen = {op}
-        stack = [op]
+        seen, stack = {op}, [op]
         while stack and missing:
             for before in self.needs[stack.pop()]:
                 if before not in seen and self.step[before] >= floor:
@@ -94,87 +128,3 @@ class LanesJudge:
                     missing.discard(before)
                     stack.append(before)
         return not missing
-
-    def _touches(self, name: str) -> set[int]:
-        maker = self.graph.producer.get(name)
-        return self.users.get(name, set()) | (set() if maker is None else {maker})
-
-    def _use(self, buffer: PlannedBuffer) -> _Use:
-        if buffer.what == "workspace" and buffer.op is not None:
-            return _Use(buffer.op, frozenset({buffer.op}), False)
-        names = [place.tensor for place in buffer.tensors]
-        if buffer.what == "copy":
-            # Made behind the last op: over everything that does not survive, under nothing.
-            return _Use(None, frozenset(), True)
-        touches = frozenset().union(*(self._touches(name) for name in names))
-        makers = [self.graph.producer.get(name) for name in names]
-        known = [maker for maker in makers if maker is not None]
-        first = None if len(known) < len(makers) else min(known, key=lambda op: self.step[op])
-        return _Use(first, touches, any(name in self.kept for name in names))
-
-    def _sharing_problem(self) -> str | None:
-        """A buffer must come after all that touches the buffers whose bytes it takes.
-
-        Buffers are taken in the plan's order, so it is enough to look at the last owners of
-        each byte: that owners before them were over has been seen when they were written.
-        """
-        buffers = [b for b in self.plan.buffers if b.size and b.live]
-        uses = [self._use(buffer) for buffer in buffers]
-        born = [self._born(buffer, use) for buffer, use in zip(buffers, uses, strict=True)]
-        memory = Memory()
-        for at in sorted(range(len(buffers)), key=lambda n: (born[n], n)):
-            buffer = buffers[at]
-            for owner in sorted(memory.roots(buffer.offset, buffer.size), key=int):
-                one = uses[int(owner)]
-                copied_last = buffer.what == "copy" and not one.kept
-                if not copied_last and (one.kept or not self._over(one.touches, uses[at].first)):
-                    return (
-                        f"{_label(buffers[int(owner)])} and {_label(buffer)} share bytes, but in "
-                        "some run both are needed at once"
-                    )
-            memory.write(buffer.offset, buffer.size, str(at))
-        return None
-
-    def _born(self, buffer: PlannedBuffer, use: _Use) -> int:
-        if buffer.what == "copy":
-            return len(self.step)
-        return -1 if use.first is None else self.step[use.first]
-
-    def _inside_problem(self) -> str | None:
-        """What is written in place must find everything else in its bytes over and done."""
-        places = {
-            place.tensor: (number, place)
-            for number, buffer in enumerate(self.plan.buffers)
-            if buffer.what == "tensor"
-            for place in buffer.tensors
-        }
-        for alias in self.plan.aliases:
-            if alias.how not in ("inplace", "overlap") or alias.output not in places:
-                continue
-            number, here = places[alias.output]
-            for place in self.plan.buffers[number].tensors:
-                overlap = max(place.offset, here.offset) < min(
-                    place.offset + place.nbytes, here.offset + here.nbytes
-                )
-                if overlap and place.tensor != alias.output:
-                    problem = self._overwriting_problem(alias.op, alias.output, place.tensor)
-                    if problem:
-                        return problem
-        return None
-
-    def _overwriting_problem(self, op: int, output: str, other: str) -> str | None:
-        maker = self.graph.producer.get(other)
-        if maker is not None and self.step[maker] > self.step[op]:
-            # Made later, over this result or as a view of it: that is an event of its own,
-            # as long as it really comes later.
-            later = self._over({op}, maker)
-            return None if later else f"{other!r} may come before {output!r}"
-        if other in self.kept or not self._over(self._touches(other) - {op}, op):
-            return f"{output!r} is written over {other!r}, which some run still needs"
-        return None
-
-
-def _label(buffer: PlannedBuffer) -> str:
-    if buffer.what == "workspace":
-        return f"the workspace of op {buffer.op}"
-    return f"the buffer of {buffer.tensors[0].tensor!r}" if buffer.tensors else "a buffer"

@@ -8,6 +8,8 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from peakfold.arguments import flag, word
+from peakfold.arguments import path as need_path
 from peakfold.errors import UsageError
 from peakfold.frontends import Loaded
 from peakfold.ir import Graph
@@ -83,12 +85,12 @@ def apply(
     Raises:
         InvalidPlan: the plan is for another model, fails a check, or asks for what the format
             cannot say.
-        UsageError: the format does not go with the model.
+        UsageError: the format does not go with the model, or with the plan's alignment.
         RunFailed: constants cannot be computed here.
     """
-    if to not in FORMATS:
-        raise UsageError(f"there is no format {to!r}", hint=f"known: {', '.join(FORMATS)}")
-    path = Path(model)
+    word(to, FORMATS, "format")
+    flag(fold_weights, "fold_weights")
+    path = need_path(model, "the model")
     if to == "tflite" and path.suffix != ".tflite":
         raise UsageError("only a .tflite model can be written as one", where=str(path))
     if plan is None:
@@ -106,6 +108,11 @@ def apply(
 def _to_text(graph: Graph, plan: Plan, to: str) -> ApplyReport:
     from peakfold.runtimes.c_header import c_header, plan_csv
 
+    if to == "c" and plan.policies.align & (plan.policies.align - 1):
+        raise UsageError(
+            f"the plan aligns to {plan.policies.align} bytes, and C knows powers of two only",
+            hint="plan with --align 16 or another power of two",
+        )
     names = tuple(op.name for op in replay(graph, plan.recipe).ops)
     text = c_header(plan, names) if to == "c" else plan_csv(plan, names)
     document = ApplyDocument(

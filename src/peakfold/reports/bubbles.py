@@ -10,13 +10,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from io import StringIO
 from pathlib import Path
 
+from peakfold.boundary import foreign, read_text
 from peakfold.errors import ModelError, UsageError
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
-from peakfold.reports.text import clean, shorten
 from peakfold.units import format_count, format_short
 
+_MAX_BYTES = 1 << 24
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 480, 80, 56
 _LARGE, _SMALL = 34.0, 3.5
 _STYLE = """\
@@ -63,15 +66,11 @@ def read_table(path: str, *wanted: str) -> list[dict[str, str]]:
         UsageError: the file cannot be read.
         ModelError: a column is missing, or there is no row.
     """
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            names = reader.fieldnames or []
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ModelError(f"is no CSV file: {error}", where=path) from None
+    text = read_text(Path(path), _MAX_BYTES, "a table")
+    with foreign("is no CSV file", path):
+        reader = csv.DictReader(StringIO(text, newline=""))
+        rows = list(reader)
+        names = reader.fieldnames or []
     for name in wanted:
         if name not in names:
             hint = f"its columns: {', '.join(names) or 'none'}"
@@ -289,11 +288,11 @@ def _dots(chart: Chart, scale: _Scale) -> Iterator[str]:
         if len({other.size for other in chart.bubbles}) == 1:
             radius = _SMALL * 2
         x, y = scale.x(b.x), scale.y(b.y)
-        label = f"{b.name}: {chart.x_label} {_amount(b.x, chart.log_x)}, "
+        label = f"{shorten(b.name)}: {chart.x_label} {_amount(b.x, chart.log_x)}, "
         label += f"{chart.y_label} {_amount(b.y, chart.log_y)}"
         yield (
             f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" '
-            f'fill="{PALETTE[at % len(PALETTE)]}"><title>{_safe(clean(label))}</title></circle>'
+            f'fill="{PALETTE[at % len(PALETTE)]}"><title>{_safe(label)}</title></circle>'
         )
         yield (
             f'<text text-anchor="middle" x="{x:.1f}" y="{y - radius - 4:.1f}">'

@@ -11,8 +11,7 @@ def budget_miss(summary: Summary, plan: Plan) -> str | None:
     budget = summary.budget_bytes
     if budget is None or plan.arena_bytes <= budget:
         return None
-    need = f"the plan needs {format_bytes(plan.arena_bytes)} ({plan.arena_bytes} B), "
-    need += f"the budget is {format_bytes(budget)} ({budget} B)"
+    need = short_of("the plan", plan.arena_bytes, budget)
     if plan.bound.any_order > budget:
         proof = f"proven: every order needs {format_bytes(plan.bound.any_order)} or more"
     elif plan.mode != "arena":
@@ -21,4 +20,17 @@ def budget_miss(summary: Summary, plan: Plan) -> str | None:
         proof = f"proven: this order needs {format_bytes(plan.bound.offsets)} or more"
     else:
         proof = "not proven that it cannot fit: a longer --time-limit may help"
-    return f"does not fit: {need} ({proof})"
+    return f"{need} ({proof})"
+
+
+def short_of(who: str, need: int, have: int) -> str:
+    """That something needs more bytes than there are.
+
+    Example:
+        >>> short_of("the plan", 2048, 1024)
+        'does not fit: the plan needs 2.000 KiB (2048 B), the budget is 1.000 KiB (1024 B)'
+    """
+    return (
+        f"does not fit: {who} needs {format_bytes(need)} ({need} B), "
+        f"the budget is {format_bytes(have)} ({have} B)"
+    )

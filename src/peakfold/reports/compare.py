@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -14,7 +12,8 @@ from rich.text import Text
 from peakfold.analysis import Cost, OpCost
 from peakfold.analysis.sparsity import Effective
 from peakfold.frontends import FORMATS
-from peakfold.reports.text import clean, heading, plain_table, render, shorten, tell_apart
+from peakfold.printable import clean, csv_text, shorten
+from peakfold.reports.text import heading, plain_table, render, tell_apart
 from peakfold.reports.timing_report import seconds
 from peakfold.units import format_bytes, format_count
 
@@ -314,16 +313,8 @@ def compare_csv(document: CompareDocument) -> str:
 
 
 def _csv(kind: type, rows: Iterable[object]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = [item.name for item in fields(kind)]
-    writer.writerow(names)
-    for row in rows:
-        values = [getattr(row, name) for name in names]
-        writer.writerow(
-            ["" if v is None else " ".join(v) if isinstance(v, tuple) else v for v in values]
-        )
-    return out.getvalue()
+    return csv_text([names, *([getattr(row, name) for name in names] for row in rows)])
 
 
 def compare_markdown(document: CompareDocument) -> str:
@@ -331,7 +322,7 @@ def compare_markdown(document: CompareDocument) -> str:
     heads = _heads(document)
     lines = ["| " + " | ".join(["model", *heads]) + " |", "|---|" + "---:|" * len(heads)]
     for row in document.models:
-        name = escape(clean(row.name), quote=False).replace("|", "\\|")
+        name = escape(shorten(row.name), quote=False).replace("|", "\\|")
         lines.append("| " + " | ".join([name, *_cells(row, heads)]) + " |")
     return "\n".join(lines) + "\n"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -11,6 +9,7 @@ from itertools import pairwise
 from peakfold.analysis import Cost, Figures, OpCost, Total
 from peakfold.analysis.cost import enclosing
 from peakfold.errors import UsageError
+from peakfold.printable import csv_text
 
 BY = ("op", "scope", "kind")
 SORTS = ("flops", "macs", "params", "bytes", "fused", "output", "intensity", "name", "file")
@@ -147,14 +146,5 @@ def to_csv(rows: Iterable[CostRow]) -> str:
         >>> to_csv([]).split(",")[:3]
         ['name', 'kind', 'scope']
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = [item.name for item in fields(CostRow)]
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in names])
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    return "" if value is None else " ".join(value) if isinstance(value, tuple) else value
+    return csv_text([names, *([getattr(row, name) for name in names] for row in rows)])

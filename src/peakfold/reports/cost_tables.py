@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from peakfold.analysis import Cost
+from peakfold.printable import clean, shorten
 from peakfold.reports.cost_rows import CostRow, cost_rows, selected
 from peakfold.reports.cost_text import DEFAULT_TOP, conventions, headline
-from peakfold.reports.text import clean
+from peakfold.reports.text import listed
 from peakfold.units import format_bytes, format_count
 
 _COLUMNS = ("MACs", "FLOPs", "params", "memory access", "fused", "FLOPs/byte")
@@ -16,7 +17,7 @@ _COLUMNS = ("MACs", "FLOPs", "params", "memory access", "fused", "FLOPs/byte")
 
 def markdown_table(cost: Cost, name: str, rows: Sequence[CostRow], by: str) -> str:
     """The headline and the rows as a Markdown table."""
-    lines = [f"**{_safe(name or 'model')}**: {headline(cost).plain}", ""]
+    lines = [f"**{_safe(shorten(name or 'model'))}**: {headline(cost).plain}", ""]
     lines += [f"{sentence}\n" for sentence in conventions(cost)]
     head = (by, "kind" if by == "op" else "ops", *_COLUMNS)
     lines.append("| " + " | ".join(head) + " |")
@@ -30,15 +31,15 @@ def html_table(cost: Cost, name: str) -> str:
     shown = selected(cost_rows(cost), "flops", DEFAULT_TOP)
     head = "".join(f"<th>{escape(c)}</th>" for c in ("op", "kind", *_COLUMNS))
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(clean(cell))}</td>" for cell in _cells(row, "op")) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row, "op")) + "</tr>"
         for row in shown
     )
     beside = "".join(f"<p>{escape(line)}</p>" for line in conventions(cost))
     unknown = cost.unsupported()
     if unknown:
-        kinds = ", ".join(f"{kind} ({count})" for kind, count in unknown.items())
-        beside += f"<p>cost not wholly known: {escape(clean(kinds))}</p>"
-    title = f"<p><b>{escape(clean(name or 'model'))}</b>: {escape(headline(cost).plain)}</p>"
+        kinds = listed(f"{kind} ({count})" for kind, count in unknown.items())
+        beside += f"<p>cost not wholly known: {escape(kinds)}</p>"
+    title = f"<p><b>{escape(shorten(name or 'model'))}</b>: {escape(headline(cost).plain)}</p>"
     note = "" if len(shown) == len(cost.ops) else f" (the {len(shown)} costliest)"
     count = f"<p>{len(cost.ops):,} ops{note}</p>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -47,8 +48,8 @@ def html_table(cost: Cost, name: str) -> str:
 
 def _cells(row: CostRow, by: str) -> list[str]:
     return [
-        row.name or "(all)",
-        row.kind if by == "op" else f"{row.ops:,}",
+        shorten(row.name) or "(all)",
+        shorten(row.kind) if by == "op" else f"{row.ops:,}",
         format_count(row.macs),
         format_count(row.flops),
         format_count(row.params),

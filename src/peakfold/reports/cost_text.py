@@ -9,17 +9,16 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis import Cost
+from peakfold.printable import clean, shorten
 from peakfold.reports.cost_rows import CostRow, cost_rows, selected
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.text import (
     DEFAULT_WIDTH,
-    clean,
     counted,
     heading,
     listed,
     plain_table,
     render,
-    shorten,
     tell_apart,
 )
 from peakfold.units import format_bytes, format_count

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from peakfold.planning import encode_plan
+from peakfold.printable import clean
 from peakfold.reports.payload import DemoDocument, schema_name, to_json
 from peakfold.reports.plan_parts import factor
 from peakfold.reports.results import PlanReport, VerifyReport
-from peakfold.reports.text import clean, heading, render
+from peakfold.reports.text import heading, render
 from peakfold.units import format_bytes
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
+from peakfold.printable import clean
 from peakfold.reports.device_records import DeviceRecord, DevicesDocument, FigureRecord
-from peakfold.reports.text import clean, heading, plain_table, render
+from peakfold.reports.text import heading, plain_table, render
 
 
 def devices_text(document: DevicesDocument, *, width: int, color: bool) -> str:

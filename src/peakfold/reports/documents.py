@@ -11,6 +11,7 @@ from peakfold.planning import PlanResult
 from peakfold.planning.tradeoff import TradeOff
 from peakfold.reports.payload import (
     CheckRecord,
+    ClaimRecord,
     EdgeRecord,
     Given,
     KindRecord,
@@ -72,11 +73,26 @@ def _trace(result: PlanResult) -> list[TraceStep]:
     ]
 
 
-def verify_document(checks: Iterable[CheckLike]) -> VerifyDocument:
+class ClaimLike(Protocol):
+    """A claim, as `peakfold.planning.verify` returns it."""
+
+    @property
+    def field(self) -> str:
+        """Of the plan."""
+
+    @property
+    def detail(self) -> str:
+        """Why it was not checked."""
+
+
+def verify_document(
+    checks: Iterable[CheckLike], claims: Iterable[ClaimLike] = ()
+) -> VerifyDocument:
     """The output of ``verify --json``; a plan without a single check is not verified."""
     records = [CheckRecord(name=c.name, ok=c.ok, detail=c.detail) for c in checks]
     good = bool(records) and all(record.ok for record in records)
-    return VerifyDocument(schema=schema_name("verify"), ok=good, checks=records)
+    claimed = [ClaimRecord(field=c.field, detail=c.detail) for c in claims]
+    return VerifyDocument(schema=schema_name("verify"), ok=good, checks=records, claimed=claimed)
 
 
 def ops_document() -> OpsDocument:
@@ -120,6 +136,7 @@ def lanes_document(model: str, rows: Iterable[TradeOff]) -> LanesDocument:
                 lower_bound_bytes=row.lower_bound_bytes,
                 optimal=row.optimal,
                 edges=[EdgeRecord(before=before, after=after) for before, after in row.edges],
+                search="complete" if row.complete else "time limit",
             )
             for row in rows
         ],

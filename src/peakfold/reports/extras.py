@@ -9,7 +9,8 @@ from rich.text import Text
 
 from peakfold.analysis.lints import Lint
 from peakfold.analysis.sparsity import Effective
-from peakfold.reports.text import clean, counted, heading, listed, plain_table, tell_apart
+from peakfold.printable import clean
+from peakfold.reports.text import counted, heading, listed, plain_table, tell_apart
 from peakfold.units import format_bytes, format_count
 
 _SHOWN = 12

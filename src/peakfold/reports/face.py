@@ -7,10 +7,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from peakfold.analysis.profile import FILE_LIMIT as PROFILE_LIMIT
 from peakfold.analysis.profile import Profile, decode_profile
-from peakfold.errors import InvalidPlan, UsageError
+from peakfold.arguments import path as need_path
+from peakfold.arguments import word
+from peakfold.boundary import file_size, read_file
+from peakfold.errors import InvalidPlan, PeakfoldError
 from peakfold.frontends import FORMATS, Loaded
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
+from peakfold.planning.plan import FILE_LIMIT as PLAN_LIMIT
 from peakfold.reports.documents import verify_document
 from peakfold.reports.inspecting import Model, called, cost, inspect, load, loaded_from
 from peakfold.reports.results import PlanReport, VerifyReport
@@ -51,9 +56,7 @@ def plan(
     loaded = loaded_from(model, dims, shapes)
     known = {item.name for item in fields(PlanOptions)}
     for name in options:
-        if name not in known:
-            hint = f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"there is no option {name!r}", hint=hint)
+        word(name, tuple(sorted(known)), "option")
     if isinstance(options.get("profile"), str | Path):
         options["profile"] = read_profile(options["profile"])
     if isinstance(options.get("budget"), str):
@@ -62,43 +65,74 @@ def plan(
     return PlanReport(result, called(loaded))
 
 
-def verify(model: Model, plan: Plan | PlanReport | str | Path) -> VerifyReport:
+def verify(
+    model: Model,
+    plan: Plan | PlanReport | str | Path,
+    *,
+    profile: Profile | str | Path | None = None,
+    prove: float | None = None,
+) -> VerifyReport:
     """Check a plan against its model, by code that shares nothing with the planner.
 
     Args:
         model: a path, a graph, or what `load` returned; a path is loaded with the numbers
             that the plan records.
         plan: a plan, a report, or a plan file.
+        profile: measured scratch that the plan was made with, or its file.
+        prove: seconds for each search that derives a bound again which only a search can.
 
     Raises:
         InvalidPlan: the file is no plan, or the plan belongs to another model.
         UsageError: a file does not exist.
         ModelError: the model cannot be read.
     """
-    from peakfold.planning.verify import verify_plan
+    from peakfold.planning.verify import Check, Given, judge_plan
 
     record = plan.plan if isinstance(plan, PlanReport) else plan
     if not isinstance(record, Plan):
-        record = read_plan(record)
+        record = read_plan(need_path(record, "plan"))
+    measured = read_profile(profile) if isinstance(profile, str | Path) else profile
     if isinstance(model, str | Path):
-        loaded = _load_for(model, record)
+        loaded = load_for(model, record)
+        given = Given(profile=measured, bindings=loaded.bindings)
     else:
         loaded = loaded_from(model, None, None)
-    return VerifyReport(verify_document(verify_plan(loaded.graph, record)))
+        given = Given(profile=measured)
+    verdict = judge_plan(loaded.graph, record, given)
+    checks, claims = list(verdict.checks), list(verdict.claims)
+    if prove is not None and verdict.ok:
+        from peakfold.planning.reprove import reproved
+
+        open_fields = [claim.field for claim in claims]
+        found = reproved(loaded.graph, record, open_fields, seconds=prove, profile=measured)
+        if found:
+            how = f"{', '.join(found)}: derived again by the planner's own search"
+            checks.append(Check("search", True, how))
+            claims = [claim for claim in claims if claim.field not in found]
+    return VerifyReport(verify_document(checks, claims))
 
 
-def _load_for(model: str | Path, plan: Plan) -> Loaded:
-    """The model with the plan's numbers; numbers it has no place for are another model's."""
+def load_for(model: str | Path, plan: Plan) -> Loaded:
+    """A model with the numbers that a plan records.
+
+    Raises:
+        InvalidPlan: the model can be read, but not with these numbers: they are another's.
+        UsageError: the file does not exist.
+        ModelError: the model cannot be read at all.
+    """
     dims, shapes = plan.bindings.dims, plan.bindings.shapes
+    is_file = Path(model).suffix in FORMATS
+    if is_file:
+        file_size(Path(model))
     try:
         return load(model, dims=dims, shapes=shapes)
-    except UsageError as error:
-        readable = Path(model).is_file() and Path(model).suffix in FORMATS
-        if readable and (dims or shapes):
-            raise InvalidPlan(
-                f"the plan is for another model: {error}", where=plan.graph.name
-            ) from None
-        raise
+    except PeakfoldError as error:
+        if not (dims or shapes):
+            raise
+        load(model)  # where the model itself is at fault, that is what is said
+        raise InvalidPlan(
+            f"the plan is for another model: {error}", where=plan.graph.name
+        ) from None
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -106,11 +140,9 @@ def read_profile(path: str | Path) -> Profile:
 
     Raises:
         UsageError: it cannot be read, or is none.
+        ModelError: it is absurdly large.
     """
-    try:
-        return decode_profile(Path(path).read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot read it: {error.strerror or error}", where=str(path)) from None
+    return decode_profile(read_file(Path(path), PROFILE_LIMIT, "a profile"), str(path))
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -120,8 +152,4 @@ def read_plan(path: str | Path) -> Plan:
         UsageError: the file cannot be read.
         InvalidPlan: it holds no plan of this version.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
-    return decode_plan(data, str(path))
+    return decode_plan(read_file(Path(path), PLAN_LIMIT, "a plan"), str(path))

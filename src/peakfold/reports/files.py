@@ -23,16 +23,17 @@ def check_writable(paths: Sequence[Path], *, force: bool = False) -> None:
     """
     seen: set[Path] = set()
     for path in paths:
-        target = _target(path)
+        target = target_of(path)
         if target in seen:
             raise UsageError("two outputs have this one name", where=str(path))
         seen.add(target)
-        if target.is_dir():
-            raise UsageError("is a folder, not a file", where=str(path))
-        if _special(target):
-            continue
-        if target.exists() and not force:
-            raise UsageError("exists already", where=str(path), hint="--force overwrites it")
+        with _clear(path):
+            if target.is_dir():
+                raise UsageError("is a folder, not a file", where=str(path))
+            if _special(target):
+                continue
+            if target.exists() and not force:
+                raise UsageError("exists already", where=str(path), hint="--force overwrites it")
         _probe(target.parent, path)
 
 
@@ -51,7 +52,7 @@ def write_files(contents: Mapping[Path, bytes], *, force: bool = False) -> None:
         waiting: list[tuple[str, Path]] = []
         for path, data in contents.items():
             with _clear(path):
-                target = _target(path)
+                target = target_of(path)
                 if _special(target):
                     target.write_bytes(data)
                 else:
@@ -75,11 +76,15 @@ def _rename(waiting: Sequence[tuple[str, Path]]) -> None:
         raise
 
 
-def _target(path: Path) -> Path:
-    """The file behind a link: the link itself is kept."""
+def target_of(path: Path) -> Path:
+    """The file behind a link: the link itself is kept.
+
+    Raises:
+        UsageError: the path is none.
+    """
     try:
         return path.resolve()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL character
         raise UsageError(f"cannot be written: {error}", where=str(path)) from None
 
 

@@ -16,10 +16,12 @@ from peakfold.frontends import Loaded
 from peakfold.ir import Graph
 from peakfold.planning.fit import FitResult, Runtime
 from peakfold.planning.options import PlanOptions
+from peakfold.planning.plan import Search
 from peakfold.planning.study import recipe_of
+from peakfold.printable import shorten
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
-from peakfold.reports.text import plain_table, render, shorten
+from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.units import format_bytes
 
 _NEVER = 1 << 62
@@ -125,18 +127,22 @@ def fit_document(
         need_bytes=result.need_bytes + beside, have_bytes=have,
         beside_bytes=beside, bound_bytes=result.bound_bytes, largest_batch=result.largest_batch,
         batch_note=result.batch_note,
-        plan_flags=flags, notes=notes,
+        plan_flags=flags, notes=notes, search=_search(result.complete),
         options=[
             LeverRecord(
                 what=lever.what, peak_bytes=lever.peak_bytes,
                 need_bytes=lever.need_bytes + beside, extra_flops=lever.extra_flops,
                 extra_time_s=lever.extra_time_s, why_unknown=lever.why, applied=lever.applied,
                 changes_model=lever.changes_model,
-                flag=lever.flag,
+                flag=lever.flag, search=_search(lever.complete),
             )
             for lever in result.levers
         ],
     )  # fmt: skip
+
+
+def _search(complete: bool) -> Search:
+    return "complete" if complete else "time limit"
 
 
 def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
@@ -146,7 +152,7 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
         (
             "*" if lever.applied else "",
             shorten(lever.what, max(width - 57, 20)),
-            format_bytes(lever.peak_bytes),
+            format_bytes(lever.peak_bytes) + CUT * (lever.search != "complete"),
             format_bytes(lever.need_bytes),
             "fits" if lever.need_bytes <= have else f"+{format_bytes(lever.need_bytes - have)}",
             work_cell(lever),
@@ -171,5 +177,6 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     body.append(Text(batch_line("largest batch that fits", document)))
     body.append(Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()))
     body += [*map(Text, document.notes), *reasons(document.options)]
+    body += cut_note(document.search != "complete")
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
     return render(body, width=width, color=color)

@@ -18,8 +18,9 @@ from peakfold.analysis.polynomial import Polynomial, grid, interpolate
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import Bindings, load
 from peakfold.ir import unbound
+from peakfold.printable import clean
 from peakfold.reports.payload import FormulaRecord, FormulasDocument, FormulaTerm, schema_name
-from peakfold.reports.text import clean, plain_table, render
+from peakfold.reports.text import plain_table, render
 from peakfold.transform import Fold
 
 CHECKS = ((7, 5), (12, 9))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import index
 
+from peakfold.arguments import mapping
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.frontends.onnx_names import onnx_kind
 from peakfold.ir import Graph, walk_regions
@@ -28,7 +29,7 @@ def with_handlers(graph: Graph, handlers: Mapping[str, Handler] | None) -> Mappi
         UsageError: a kind that nothing has, or a handler that is none.
     """
     table: Mapping[str, OpSpec] = REGISTRY
-    if not handlers:
+    if not mapping(handlers, "handlers") or handlers is None:
         return table
     kinds = {op.kind for inner in walk_regions(graph) for op in inner.ops}
     for name, row in handlers.items():

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from peakfold.arguments import path as need_path
+from peakfold.boundary import file_size
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.planning import Plan
 from peakfold.planning.verify import Check
@@ -18,7 +20,7 @@ def plan_of(plan: Plan | PlanReport | str | Path) -> Plan:
     """A plan that is given as itself, in its report or in a file."""
     if isinstance(plan, PlanReport):
         return plan.plan
-    return plan if isinstance(plan, Plan) else read_plan(plan)
+    return plan if isinstance(plan, Plan) else read_plan(need_path(plan, "the plan"))
 
 
 def must_pass(checks: Sequence[Check], where: str) -> None:
@@ -75,8 +77,7 @@ def verify_file(model: str | Path) -> VerifyReport:
     if path.suffix != ".tflite":
         raise UsageError("only a .tflite file carries a layout", where=str(path),
                          hint="name a plan")  # fmt: skip
-    if not path.is_file():
-        raise UsageError("no such file", where=str(path))
+    file_size(path)
     from peakfold.runtimes.tflite.embedded import judge_file
 
     return VerifyReport(verify_document([judge_file(path)]))

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from peakfold.analysis import Cost
 from peakfold.ir import Role
+from peakfold.printable import shorten
 from peakfold.reports.breakdown import Breakdown, OpAccount
 from peakfold.reports.cost_text import DEFAULT_TOP, account, cost_part, headline
 from peakfold.reports.extras import Extras, extras_part
 from peakfold.reports.notices import notice_part, notices
-from peakfold.reports.text import counted, heading, plain_table, render, shorten, tell_apart
+from peakfold.reports.text import counted, heading, plain_table, render, tell_apart
 from peakfold.units import format_bytes
 
 _BAR = 24

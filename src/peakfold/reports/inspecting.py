@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from peakfold.analysis import Cost, CostOptions, Index, cost_of, op_facts, unsupported
+from peakfold.arguments import flag, mapping, real, shown, whole, word
+from peakfold.arguments import path as need_path
 from peakfold.device import Device, load_device
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, Loaded
@@ -36,23 +37,26 @@ def load(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> Loaded:
-    """Read a model file (``.onnx``, ``.tflite`` or ``.pf``).
+    """Read a model file (``.onnx``, ``.tflite``, ``.pt2`` or ``.pf``).
 
     Args:
         path: the file.
         dims: numbers for symbolic dimensions, as ``--dim`` takes them.
         shapes: shapes by tensor name as ``--shape`` takes them: ``"1x3x224x224"``.
+        trust: let PyTorch's own loader read a ``.pt2`` file, which runs code of the file.
 
     Raises:
         UsageError: no such file, unknown format, or a name the model does not have.
         ModelError: the file is broken, with the op or tensor at fault.
     """
     bindings = Bindings.parse(
-        [f"{name}={number}" for name, number in (dims or {}).items()],
-        [f"{name}={shape}" for name, shape in (shapes or {}).items()],
+        [f"{name}={number}" for name, number in mapping(dims, "dims").items()],
+        [f"{name}={shape}" for name, shape in mapping(shapes, "shapes").items()],
     )
-    return load_file(path, bindings)
+    need_path(path, "the model")
+    return load_file(path, bindings, trust=trust)
 
 
 def inspect(
@@ -94,6 +98,9 @@ def inspect(
         UsageError: an unknown target, device, option or name.
         ModelError: the model cannot be read, or a size is not known.
     """
+    for name, given in (("fold", fold), ("fold_weights", fold_weights), ("lint", lint),
+                        ("sparsity", sparsity)):  # fmt: skip
+        flag(given, name)
     loaded = loaded_from(model, dims, shapes)
     rules = load_target(target)
     graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
@@ -109,10 +116,11 @@ def inspect(
         folded=len(loaded.graph.ops) - len(graph.ops),
     )
     strangers = {kind: n for kind, n in unsupported(graph).items() if kind not in table}
-    if not all(isinstance(batch, int) and batch >= 1 for batch in batches):
-        raise UsageError(f"batches of {batches!r} are not whole numbers from 1 on")
-    if measured_s is not None and not (measured_s > 0 and isfinite(measured_s)):
-        raise UsageError(f"a measured time of {measured_s} s is not above 0 and finite")
+    if not isinstance(batches, tuple | list):
+        raise UsageError(f"batches are no list of numbers: {shown(batches)}")
+    batches = tuple(whole(batch, "a size in batches", 1) for batch in batches)
+    if measured_s is not None and not real(measured_s, "measured_s"):
+        raise UsageError("measured_s is 0, and must be above it")
     if device is None and (precision is not None or measured_s is not None or batches):
         raise UsageError("a time needs a device", hint="name one: --device t4")
     taken = None if device is None else _timing(graph, counts, device, precision)
@@ -127,7 +135,9 @@ def _timing(
 ) -> Timing:  # fmt: skip
     from peakfold.analysis.timing import timing
 
-    chip = load_device(device) if isinstance(device, str) else device
+    chip = device if isinstance(device, Device) else load_device(device)
+    if precision is not None and not isinstance(precision, str):
+        raise UsageError(f"precision is no element type: {shown(precision)}")
     return timing(graph, counts, chip, precision=precision)
 
 
@@ -178,6 +188,7 @@ def cost(
         >>> cost(g, handlers={"warp": lambda ctx: 64}).total().figures.macs
         64
     """
+    flag(fold, "fold")
     loaded = loaded_from(model, dims, shapes)
     graph = Fold()(loaded.graph) if fold else loaded.graph
     table = with_handlers(loaded.graph, handlers)
@@ -186,11 +197,9 @@ def cost(
 
 
 def _cost_options(options: Mapping[str, Any]) -> CostOptions:
-    known = {item.name for item in fields(CostOptions)}
+    known = tuple(sorted(item.name for item in fields(CostOptions)))
     for name in options:
-        if name not in known:
-            hint = f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"there is no option {name!r}", hint=hint)
+        word(name, known, "option")
     return CostOptions(**options)
 
 

@@ -8,8 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.analysis.layers import Variant, layer_variants, missing_forms, parse_layer
+from peakfold.printable import clean
 from peakfold.reports.payload import LayerRow, LayersDocument, schema_name
-from peakfold.reports.text import clean, plain_table, render
+from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes, format_count
 
 

@@ -24,7 +24,8 @@ def batch_line(what: str, document: FitDocument | TrainingFitDocument) -> str:
     """The largest batch, or why none is told."""
     if document.largest_batch is None:
         return f"{what}: not known; {document.batch_note}"
-    return f"{what}: {document.largest_batch}"
+    more = f"; {document.batch_note}" if document.batch_note else ""
+    return f"{what}: {document.largest_batch}{more}"
 
 
 def work_cell(lever: Lever) -> str:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
 from peakfold.planning.layouts import Layout
+from peakfold.printable import shorten
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import clean
 from peakfold.units import format_bytes
 
 # Colour-blind-safe hues first (Okabe and Ito), then darker and lighter relatives.
@@ -101,7 +101,7 @@ def memory_map(result: PlanResult, name: str = "") -> MemoryMap:
     naive, layout = result.layouts["naive"], result.layout
     colors = _colors(layout)
     top = max(naive.total, layout.total, 1)
-    title = clean(name or result.study.graph.name or "graph")
+    title = shorten(name or result.study.graph.name or "graph")
     peak = layout.timeline.peak_step
     steps = layout.timeline.schedule.steps
     after_boxes = _boxes(result, layout, colors)
@@ -112,7 +112,7 @@ def memory_map(result: PlanResult, name: str = "") -> MemoryMap:
     )  # fmt: skip
     saved = f", {naive.total / layout.total:.2f}x less" if layout.total else ""
     after_title = f"After: mode {layout.mode}, {format_bytes(layout.total)}{saved}"
-    peak_op = clean(result.summary.peak_op or "")
+    peak_op = shorten(result.summary.peak_op or "")
     after = Panel(after_title, after_boxes, steps, top, layout.total, bound, peak, peak_op)
     enlarged = None
     if layout.total < _FLAT * top:
@@ -140,7 +140,7 @@ def _boxes(result: PlanResult, layout: Layout, colors: dict[int, int]) -> tuple[
     for at, block in enumerate(layout.timeline.blocks):
         color = _color_of(layout, block, colors, at)
         base = layout.offsets[at]
-        name = clean(block_name(result, layout, block))
+        name = shorten(block_name(result, layout, block))
         more = others(layout, block)
         label = f"{name}{f' and {more} more' if more else ''}"
         label += f": {format_bytes(block.size)} at {base}"

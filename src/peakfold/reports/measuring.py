@@ -8,6 +8,8 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from peakfold.arguments import flag, whole, word
+from peakfold.arguments import path as need_path
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.verify import verify_plan
@@ -120,9 +122,12 @@ def measure(
         BackendMissing: the runtime is not installed.
         RunFailed: it refuses the model.
     """
-    if runtime not in RUNTIMES:
-        raise UsageError(f"there is no runtime {runtime!r}", hint=f"known: {', '.join(RUNTIMES)}")
-    path = Path(model)
+    word(runtime, RUNTIMES, "runtime")
+    word(order, ("file", "best"), "order")
+    runs = None if runs is None else whole(runs, "runs", 1)
+    seed = whole(seed, "seed")
+    flag(self_check, "self_check")
+    path = need_path(model, "the model")
     if path.suffix != ".tflite":
         raise UsageError(f"{runtime} runs .tflite models", where=str(path))
     from peakfold.runtimes.tflite.measure import measure_litert, measure_tflm
@@ -130,8 +135,6 @@ def measure(
 
     loaded = load(path)
     if plan is None:
-        if order not in ("file", "best"):
-            raise UsageError(f"no order {order!r}", hint="known: file, best")
         options = PlanOptions(
             target="tflm", order="best" if order == "best" else "file",
             fold_weights=fold_weights, time_limit=time_limit,
@@ -151,8 +154,8 @@ def measure(
     else:
         found = measure_tflm(applied, str(path), runs=runs, seed=seed, controls=self_check)
         # Outputs that a plan copies at its end are placed by the interpreter.
-        whole = applied.obeys and not record.copies
-        planned = record.arena_bytes if whole else applied.head
+        wholly = applied.obeys and not record.copies
+        planned = record.arena_bytes if wholly else applied.head
     return MeasureReport(
         MeasureDocument(
             schema=schema_name("measure"), runtime=runtime, before_bytes=found.before,

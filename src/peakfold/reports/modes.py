@@ -11,9 +11,10 @@ from rich.text import Text
 
 from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.reports.payload import ModesDocument, ModesRow, schema_name
-from peakfold.reports.text import clean, plain_table, render, shorten
+from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.units import format_bytes
 
 MODES = ("naive", "inplace", "share", "both", "arena")
@@ -48,7 +49,8 @@ def _row(name: str, which: str, graph: Graph, options: PlanOptions) -> ModesRow:
         model=name, run=which, naive_bytes=summary.naive_bytes,
         inplace_bytes=summary.inplace_bytes, share_bytes=summary.share_bytes,
         both_bytes=summary.both_bytes, arena_bytes=summary.arena_bytes,
-        lower_bound_bytes=summary.lower_bound_bytes,
+        lower_bound_bytes=summary.lower_bound_bytes, search=summary.search,
+        cut_short=summary.cut_short,
     )  # fmt: skip
 
 
@@ -59,14 +61,20 @@ def _bytes_of(row: ModesRow) -> tuple[int, ...]:
 def modes_text(document: ModesDocument, *, width: int, color: bool) -> str:
     """A row a model and run, a column a mode."""
     rows = [
-        (shorten(row.model, 24), row.run, *(format_bytes(n) for n in _bytes_of(row)))
+        (
+            shorten(row.model, 24),
+            "forward" if row.run == "forward" else "training",
+            *(format_bytes(n) + CUT * (mode in row.cut_short)
+              for mode, n in zip(MODES, _bytes_of(row), strict=True)),
+        )
         for row in document.rows
-    ]
+    ]  # fmt: skip
     columns = [("model", "left"), ("run", "left"), *((mode, "right") for mode in MODES)]
     body: list[RenderableType] = [
         Text(f"target {document.target}"), "", plain_table(columns, rows),
+        *cut_note(any(row.cut_short for row in document.rows)),
     ]  # fmt: skip
-    return render(body, width=max(width, 110), color=color)
+    return render(body, width=width, color=color)
 
 
 def modes_svg(document: ModesDocument) -> str:
@@ -114,7 +122,7 @@ def _group(row: ModesRow, left: int, top: int) -> Sequence[str]:
         tall = nbytes / top * _HEIGHT
         parts.append(
             f'<rect class="bar" x="{left + at * _BAR}" y="{base - tall:.2f}" width="{_BAR - 3}" '
-            f'height="{tall:.2f}" fill="{PALETTE[at]}"><title>{escape(clean(row.model))}, '
+            f'height="{tall:.2f}" fill="{PALETTE[at]}"><title>{escape(shorten(row.model))}, '
             f"{row.run}, {mode}: {nbytes} B</title></rect>"
         )
     middle = left + len(MODES) * _BAR / 2

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from peakfold.reports.text import clean, counted, heading, listed
+from peakfold.printable import clean
+from peakfold.reports.text import counted, heading, listed
 
 
 def notices(

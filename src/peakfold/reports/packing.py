@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+from rich.text import Text
 
 from peakfold.errors import ModelError
 from peakfold.packing.banks import pack_banks, parse_banks
@@ -20,7 +21,9 @@ from peakfold.packing.replan import replan
 from peakfold.packing.solve import CapacityTooSmall
 from peakfold.packing.table import Table
 from peakfold.packing.verdict import INFEASIBLE, SOLVED, TIMEOUT, Verdict, judge_capacity
+from peakfold.printable import shorten
 from peakfold.reports.payload import BankRecord, CulpritsRecord, PackDocument, schema_name
+from peakfold.reports.text import DEFAULT_WIDTH, render
 from peakfold.units import format_bytes
 
 
@@ -68,7 +71,7 @@ def spread(problem: Problem, banks: str, **effort: Any) -> PackAnswer:  # noqa: 
         schema=schema_name("pack"), buffers=problem.buffers, capacity_bytes=None,
         height_bytes=None, lower_bound_bytes=None, gap=None, optimal=False, status=SOLVED,
         missing_bytes=0, strategy="banks", seconds=round(monotonic() - began, 3), banks=rows,
-        cost=found.cost,
+        cost=found.cost, search=found.search,
     )  # fmt: skip
     return PackAnswer(document, found.offsets, [given[b].name for b in found.bank.tolist()])
 
@@ -115,6 +118,7 @@ def _document(problem: Problem, found: Verdict, moved: list[str] | None = None) 
         gap=found.gap, optimal=best is not None and best.optimal, status=found.status,
         missing_bytes=found.missing, strategy=None if best is None else best.strategy,
         seconds=round(found.seconds, 3), culprits=_culprits(problem, found.culprits), moved=moved,
+        search="complete" if best is None else best.search,
     )  # fmt: skip
 
 
@@ -127,7 +131,7 @@ def _culprits(problem: Problem, found: Culprits | None) -> CulpritsRecord | None
     )  # fmt: skip
 
 
-def pack_text(answer: PackDocument) -> str:
+def pack_text(answer: PackDocument, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
     """The document for people."""
     lines = [f"{answer.buffers} buffers"]
     if answer.height_bytes is not None:
@@ -138,19 +142,39 @@ def pack_text(answer: PackDocument) -> str:
     if answer.capacity_bytes is not None:
         lines.append(f"capacity     {_size(answer.capacity_bytes)}: {_verdict(answer)}")
     if answer.moved is not None:
-        who = f": {', '.join(answer.moved)}" if answer.moved else ""
+        who = f": {', '.join(map(shorten, answer.moved))}" if answer.moved else ""
         lines.append(f"moved        {len(answer.moved)} buffers{who}")
     for bank in answer.banks or []:
         room = "" if bank.capacity_bytes is None else f" of {format_bytes(bank.capacity_bytes)}"
-        lines.append(f"{bank.name}: {_size(bank.height_bytes)}{room}, {bank.buffers} buffers")
+        name = f"{shorten(bank.name)}: "
+        lines.append(f"{name}{_size(bank.height_bytes)}{room}, {bank.buffers} buffers")
     if answer.cost is not None:
         lines.append(f"cost         {answer.cost:.15g}")
     if answer.culprits is not None:
         kind = "irreducible" if answer.culprits.irreducible else "not fully reduced"
-        who = ", ".join(answer.culprits.buffers)
+        who = ", ".join(map(shorten, answer.culprits.buffers))
         lines.append(f"cannot fit together ({len(answer.culprits.buffers)}, {kind}): {who}")
+    if answer.search != "complete":
+        lines.append(f"search ended by the {answer.search}: with more it may be less")
     lines.append(f"{answer.strategy or answer.status}, {answer.seconds:.2f} s")
-    return "\n".join(lines) + "\n"
+    return render(map(Text, lines), width=width, color=color)
+
+
+def pack_miss(answer: PackDocument) -> str | None:
+    """Why the exit code is not 0, in a sentence; `None` when it is."""
+    if answer.status == INFEASIBLE:
+        return (
+            f"does not fit: proven that {_size(answer.lower_bound_bytes or 0)} or more are needed, "
+            f"the capacity is {_size(answer.capacity_bytes or 0)}"
+        )
+    if answer.status != TIMEOUT:
+        return None
+    if answer.missing_bytes:
+        return (
+            f"not decided: the best packing found is {answer.missing_bytes} bytes above the "
+            "capacity (a longer --time-limit may help)"
+        )
+    return f"{len(answer.moved or ())} buffers must move, more than --max-moves allows"
 
 
 def _size(count: int) -> str:

@@ -8,8 +8,9 @@ from rich.text import Text
 
 from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
+from peakfold.printable import shorten
 from peakfold.reports.names import block_name, others
-from peakfold.reports.text import counted, heading, listed, plain_table, shorten, waiting
+from peakfold.reports.text import CUT, counted, heading, listed, plain_table, waiting
 from peakfold.units import format_bytes
 
 _MEANING = {
@@ -58,7 +59,8 @@ def savings(result: PlanResult) -> Table:
     for mode, nbytes in sizes.items():
         chosen = mode == summary.mode
         cells = [
-            f"{'>' if chosen else ' '} {mode}", format_bytes(nbytes),
+            f"{'>' if chosen else ' '} {mode}",
+            format_bytes(nbytes) + CUT * (mode in summary.cut_short),
             factor(summary.naive_bytes, nbytes), _MEANING[mode],
         ]  # fmt: skip
         rows.append([Text(cell, "bold cyan" if chosen else "") for cell in cells])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from peakfold.errors import BackendMissing
 from peakfold.planning import PlanResult
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE, SCRATCH, Box, MemoryMap, Panel, memory_map, raster
-from peakfold.reports.text import shorten
 from peakfold.units import format_bytes
 
 if TYPE_CHECKING:

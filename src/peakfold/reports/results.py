@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from peakfold.arguments import path as need_path
 from peakfold.planning import Plan, PlanResult, Summary, encode_plan
 from peakfold.reports import documents, terminal
 from peakfold.reports.files import write_files
@@ -67,7 +68,7 @@ class PlanReport:
         Raises:
             UsageError: the file exists (without `force`) or cannot be written.
         """
-        write_files({Path(path): encode_plan(self.plan)}, force=force)
+        write_files({need_path(path, "path"): encode_plan(self.plan)}, force=force)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from peakfold.analysis.roofline import Roofline
 from peakfold.device import Device
 from peakfold.errors import UsageError
-from peakfold.reports.text import clean, counted
+from peakfold.printable import shorten
+from peakfold.reports.text import counted
 from peakfold.units import format_short
 
 _KINDS = 7
@@ -124,9 +125,10 @@ def roofline_plot(
             continue
         group = groups.index(work.kind) if work.kind in groups else len(groups) - 1
         rated = f", {op.rated}" if op.rated else ""
-        label = clean(
-            f"{work.name} ({work.kind}): {work.flops / work.bytes_moved:.3g} op/byte, "
-            f"{time * 1e6:,.4g} us, {time / total:.1%} of the time, {op.bound} bound{rated}"
+        label = (
+            f"{shorten(work.name)} ({shorten(work.kind)}): {work.flops / work.bytes_moved:.3g} "
+            f"op/byte, {time * 1e6:,.4g} us, {time / total:.1%} of the time, "
+            f"{op.bound} bound{rated}"
         )
         dots.append(
             Dot(x=work.flops / work.bytes_moved, y=work.flops * work.runs / time,
@@ -140,7 +142,7 @@ def roofline_plot(
         notes.append(f"Missing: {counted(found.unknown, 'op')} whose cost is not known")
     left, right, bottom, top = _extent(dots, roofs)
     return RooflinePlot(
-        title=clean(title), roofs=roofs, bandwidth=device.bandwidth.value, dots=tuple(dots),
+        title=shorten(title), roofs=roofs, bandwidth=device.bandwidth.value, dots=tuple(dots),
         groups=groups, left=left, right=right, bottom=bottom, top=top, notes=tuple(notes),
     )  # fmt: skip
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import warnings
 
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.reports.png import need_matplotlib
 from peakfold.reports.roofline_plot import RooflinePlot, decades
-from peakfold.reports.text import shorten
 from peakfold.units import format_short
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from html import escape
 
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.reports.roofline_plot import Dot, RooflinePlot, decades
-from peakfold.reports.text import shorten
 from peakfold.units import format_short
 
 _WIDTH, _PLOT_W, _PLOT_H = 1000, 700, 460

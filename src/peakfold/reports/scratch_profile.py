@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import msgspec
 from rich.text import Text
 
 from peakfold.analysis.profile import SCHEMA, Profile, ProfiledOp
 from peakfold.errors import UsageError
 from peakfold.reports.inspecting import load
+from peakfold.reports.payload import to_json
 from peakfold.reports.text import plain_table, render
 
 
@@ -27,7 +27,7 @@ class ProfileReport:
 
     def encode(self) -> bytes:
         """The profile as the file that ``plan --profile`` reads."""
-        return msgspec.json.format(msgspec.json.encode(self.profile), indent=1) + b"\n"
+        return to_json(self.profile).encode()
 
     def to_json(self) -> str:
         """The same as text."""

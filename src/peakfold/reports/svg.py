@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from html import escape
 
 from peakfold.planning import PlanResult
+from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE, SCRATCH, Box, MemoryMap, Panel, memory_map, raster
-from peakfold.reports.text import shorten
 from peakfold.units import format_bytes
 
 _DENSE = 3000

@@ -6,11 +6,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.planning import PlanResult
+from peakfold.printable import clean
 from peakfold.reports import plan_parts as parts
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
-from peakfold.reports.payload import LanesDocument, OpsDocument, TargetsDocument, VerifyDocument
-from peakfold.reports.text import clean, heading, listed, plain_table, render, waiting
+from peakfold.reports.payload import (
+    ClaimRecord,
+    LanesDocument,
+    OpsDocument,
+    TargetsDocument,
+    VerifyDocument,
+)
+from peakfold.reports.text import CUT, cut_note, heading, listed, plain_table, render, waiting
 from peakfold.reports.timeline import picture
 from peakfold.reports.trace import placement_part, trace_part
 from peakfold.target import Eager
@@ -34,6 +41,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
         "",
         parts.savings(result),
         "",
+        *cut_note(bool(result.summary.cut_short)),
         parts.proof_line(result),
         parts.beside(result),
         *parts.lanes_part(result),
@@ -50,7 +58,7 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
 
 
 def verify_text(document: VerifyDocument, *, width: int, color: bool) -> str:
-    """One line a check, then the verdict."""
+    """One line a check, then what is only claimed, then the verdict."""
     rows = [
         [
             Text("ok" if check.ok else "FAILED", "green" if check.ok else "bold red"),
@@ -60,8 +68,18 @@ def verify_text(document: VerifyDocument, *, width: int, color: bool) -> str:
     ]  # fmt: skip
     table = plain_table([("", "left"), ("check", "left"), ("", "left")], rows)
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
+    claimed = [f"Claimed, not checked: {c.field} ({c.detail})." for c in _claims(document)]
     verdict = "The plan is valid." if document.ok else "The plan is NOT valid."
-    return render([table, Text(verdict, "bold")], width=width, color=color)
+    lines = [Text(clean(line)) for line in claimed]
+    return render([table, *lines, Text(verdict, "bold")], width=width, color=color)
+
+
+def _claims(document: VerifyDocument) -> list[ClaimRecord]:
+    """Claims, those that say the same in one row."""
+    by_detail: dict[str, list[str]] = {}
+    for claim in document.claimed:
+        by_detail.setdefault(claim.detail, []).append(claim.field)
+    return [ClaimRecord(field=", ".join(f), detail=detail) for detail, f in by_detail.items()]
 
 
 def ops_text(document: OpsDocument, *, width: int, color: bool) -> str:
@@ -90,7 +108,8 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
     """Memory against parallelism, and what each plan makes wait beyond the graph."""
     rows = [
         (
-            str(row.lanes), f"{row.speedup:.2f}x", format_bytes(row.arena_bytes),
+            str(row.lanes), f"{row.speedup:.2f}x",
+            format_bytes(row.arena_bytes) + CUT * (row.search != "complete"),
             "proven" if row.optimal else f"bound {format_bytes(row.lower_bound_bytes)}",
             str(len(row.edges)),
         )
@@ -103,6 +122,7 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
         if row.edges:
             waits = [waiting(edge.after, edge.before) for edge in row.edges]
             body.append(Text(f"lanes {row.lanes}, beyond the graph: {listed(waits)}"))
+    body += cut_note(any(row.search != "complete" for row in document.rows))
     body.append(
         Text("at best: run time against one lane, every op costing the bytes of its results.")
     )

@@ -7,15 +7,22 @@ a model passes through `clean` before it reaches a terminal.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.table import Column, Table
 from rich.text import Text
 
+from peakfold.printable import clean, shorten
+
 DEFAULT_WIDTH = 80
+CUT = "~"
+"""Behind a figure whose search a limit ended."""
+LEAST_WIDTH = 40
+"""Characters of a line that every report takes."""
 _LISTED = 8
 _ITEM = 60
 """Characters of one item of a list."""
@@ -27,33 +34,11 @@ _SHORT = 4
 """Characters that it keeps at least."""
 
 
-def clean(text: str) -> str:
-    r"""The text with every character that is not printable written as an escape.
-
-    Example:
-        >>> clean("conv\x1b[31m\n")
-        'conv\\x1b[31m\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def shorten(text: str, width: int) -> str:
-    """A cleaned text of at most `width` characters, cut before its last two thirds.
-
-    Names of one model often begin alike and differ at their end.
-
-    Example:
-        >>> shorten("block_1/conv_2/BiasAdd", 13)
-        'bloc…/BiasAdd'
-    """
-    text = clean(text)
-    if len(text) <= width:
-        return text
-    tail = max(width - 1, 2) * 2 // 3
-    head = max(width - 1, 2) - tail
-    return f"{text[:head]}…{text[len(text) - tail :]}"
+def cut_note(cut: bool) -> list[Text]:
+    """What `CUT` means, where it stands somewhere."""
+    if not cut:
+        return []
+    return [Text(f"{CUT} search ended by the time limit: with more time it may be less.", "yellow")]
 
 
 def tell_apart(names: Sequence[str], width: int) -> list[str]:
@@ -155,8 +140,8 @@ def heading(text: str) -> Text:
 def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """Renderables as one string that ends in a newline; without colour it is plain text.
 
-    Numbers are never cut: where a table is too wide, its words give way, and where that is not
-    enough its lines are longer than `width`.
+    Lines are at most `width` characters, or `LEAST_WIDTH`. Numbers are never cut: where a table
+    is too wide, its words give way, and where that is not enough it is told row by row.
 
     Example:
         >>> table = plain_table([("op", "left"), ("bytes", "right")], [["a" * 50, "1,234,567"]])
@@ -165,37 +150,61 @@ def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
     """
     texts = []
     for part in parts:
-        wide = max(width, 40)
-        if isinstance(part, Table):
-            wide = max(wide, _make_fit(part, wide))
+        wide = max(width, LEAST_WIDTH)
+        if isinstance(part, Table) and not _made_to_fit(part, wide):
+            part = _row_by_row(part)
         console = Console(
             file=io.StringIO(), width=wide, force_terminal=color, no_color=not color,
             color_system="standard" if color else None, highlight=False, markup=False,
             emoji=False, legacy_windows=False,
         )  # fmt: skip
         with console.capture() as capture:
-            console.print(part)
+            console.print(Segments(_escaped(console.render(part))))
         texts.append(capture.get())
     return "\n".join(line.rstrip() for line in "".join(texts).splitlines()) + "\n"
 
 
-def _make_fit(table: Table, width: int) -> int:
-    """Give the columns of words what the numbers leave of a line; the width that results."""
+def _escaped(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """What a part forgot to clean; line ends stay."""
+    for text, style, control in segments:
+        yield Segment("\n".join(map(clean, text.split("\n"))), style, control)
+
+
+def _row_by_row(table: Table) -> Text:
+    """A table as lines: the first cell, then every other beside its heading.
+
+    A cell without a heading belongs to the one before it, or as the first to the one behind.
+    """
+    heads = [str(column.header) for column in table.columns]
+    room = max(map(len, heads)) + _GAP
+    lines = Text()
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        named = [(head, cell) for head, cell in zip(heads, cells, strict=True) if str(cell)]
+        for at, (head, cell) in enumerate(named):
+            beside = not head or (at == 1 and not named[0][0])
+            lines.append("" if at == 0 else " " if beside else f"\n  {head:<{room}}")
+            lines.append_text(cell if isinstance(cell, Text) else Text(str(cell)))
+        lines.append("\n")
+    lines.rstrip()
+    return lines
+
+
+def _made_to_fit(table: Table, width: int) -> bool:
+    """Give the columns of words what the numbers leave of a line; whether that is enough."""
     if table.box is not None or any(column.width is not None for column in table.columns):
-        return 0
+        return True
     widths = [_widest(column) for column in table.columns]
     over = sum(widths) + _GAP * (len(widths) - 1) - width
     if over <= 0:
-        return 0
+        return True
     words = [at for at, column in enumerate(table.columns) if column.justify != "right"]
     folded = [at for at in words if not table.columns[at].no_wrap]
     over = _narrow(widths, words, _narrow(widths, folded, over, _WORD), _WORD)
-    short = list(widths)
-    if _narrow(short, words, over, _SHORT) == 0:  # or else nothing is gained
-        widths = short
+    if _narrow(widths, words, over, _SHORT) > 0:
+        return False
     for column, needed in zip(table.columns, widths, strict=True):
         column.width = needed
-    return sum(widths) + _GAP * (len(widths) - 1)
+    return True
 
 
 def _narrow(widths: list[int], columns: Sequence[int], over: int, least: int) -> int:

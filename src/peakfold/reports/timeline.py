@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
-from peakfold.reports.text import shorten
+from peakfold.printable import shorten
 from peakfold.units import format_bytes
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

@@ -9,15 +9,8 @@ from rich.text import Text
 
 from peakfold.analysis.roofline import BOUNDS
 from peakfold.analysis.timing import Timing
-from peakfold.reports.text import (
-    clean,
-    counted,
-    heading,
-    listed,
-    plain_table,
-    shorten,
-    tell_apart,
-)
+from peakfold.printable import clean, shorten
+from peakfold.reports.text import counted, heading, listed, plain_table, tell_apart
 from peakfold.reports.timing_records import ErrorRecord, TimingRecord, timing_record
 
 _SLOWEST = 10

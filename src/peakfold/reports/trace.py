@@ -12,7 +12,8 @@ from peakfold.ir import Op
 from peakfold.planning import PlanResult
 from peakfold.planning.counter import CounterPlan
 from peakfold.planning.plan import PlannedBuffer
-from peakfold.reports.text import counted, heading, listed, plain_table, shorten
+from peakfold.printable import shorten
+from peakfold.reports.text import counted, heading, listed, plain_table
 from peakfold.units import format_bytes
 
 _HOW = {"new": "new", "free": "from the box", "inplace": "in place", "view": "view"}

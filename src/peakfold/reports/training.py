@@ -13,6 +13,7 @@ from peakfold.device import Device
 from peakfold.ir import Graph
 from peakfold.ir.run import Run, Steps
 from peakfold.planning import PlanOptions, PlanResult, make_plan
+from peakfold.printable import shorten
 from peakfold.reports.payload import (
     AllocatorRecord,
     TrainingDocument,
@@ -20,7 +21,7 @@ from peakfold.reports.payload import (
     schema_name,
     to_json,
 )
-from peakfold.reports.text import plain_table, render, shorten
+from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from peakfold.planning import Plan
+from peakfold.printable import csv_text, shorten
 
 _GUARD = "PEAKFOLD_PLAN_H_"
 
@@ -50,13 +51,11 @@ def plan_csv(plan: Plan, ops: tuple[str, ...] = ()) -> str:
 
     Steps ``[lower, upper)`` are those of the whole buffer that a tensor lies in.
     """
-    lines = ["id,what,lower,upper,size,offset"]
-    for row in rows_of(plan, ops):
-        name = (
-            '"' + row.name.replace('"', '""') + '"' if set(row.name) & set(',"\n\r') else row.name
-        )
-        lines.append(f"{name},{row.what},{row.start},{row.stop},{row.size},{row.offset}")
-    return "\n".join(lines) + "\n"
+    rows = rows_of(plan, ops)
+    return csv_text([
+        ("id", "what", "lower", "upper", "size", "offset"),
+        *((row.name, row.what, row.start, row.stop, row.size, row.offset) for row in rows),
+    ])  # fmt: skip
 
 
 def c_header(plan: Plan, ops: tuple[str, ...] = ()) -> str:
@@ -133,5 +132,5 @@ def _identifiers(names: list[str]) -> list[str]:
 
 def _comment(text: str) -> str:
     """Text that cannot end its comment, begin a line, or form a trigraph."""
-    safe = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    safe = "".join(c if c.isascii() and c.isprintable() else "?" for c in shorten(text))
     return safe.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").rstrip("\\")

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
+from peakfold.arguments import word
 from peakfold.errors import UsageError
 
 InputPolicy = Literal["external", "pinned", "reusable"]
@@ -135,8 +136,7 @@ def load_target(name: str) -> Target:
         >>> load_target("generic").align
         64
     """
-    if name not in TARGETS:
-        raise UsageError(f"no target {name!r}", hint=f"known: {', '.join(TARGETS)}")
+    word(name, TARGETS, "target")
     text = resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
     read = tomllib.loads(text)
     eager, caching = read.pop("eager", None), read.pop("caching", None)

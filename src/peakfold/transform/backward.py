@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from peakfold.arguments import flag, word
 from peakfold.errors import ModelError, UsageError
 from peakfold.ir import DTYPES, Graph, Op, Role, Tensor
 from peakfold.ir.graph import AttrValue
@@ -75,11 +76,12 @@ class Train:
         for value, known, what in (
             (self.loss, LOSSES, "loss"), (self.reads, PROFILES, "gradient profile"),
             (self.param_grads, PARAM_GRADS, "kind of parameter gradients"),
-            (self.optimizer, (None, *OPTIMIZERS), "optimizer"),
         ):  # fmt: skip
-            if value not in known:
-                names = ", ".join(k for k in known if k)
-                raise UsageError(f"no {what} {value!r}", hint=f"known: {names}")
+            word(value, known, what)
+        if self.optimizer is not None:
+            word(self.optimizer, tuple(OPTIMIZERS), "optimizer")
+        flag(self.input_grad, "input_grad")
+        flag(self.keep_outputs, "keep_outputs")
 
     def __call__(self, graph: Graph) -> Graph:
         """The graph of one training step: forward, backward, and the optimizer if one is set."""

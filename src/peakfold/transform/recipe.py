@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+from peakfold.arguments import digits
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.ir import Graph
 from peakfold.transform.backward import Train
@@ -30,9 +31,10 @@ def split_step(split: Split) -> str:
 
 def _split(name: str) -> Split:
     words = name.split(" ", 2)
-    if len(words) != 3 or not words[1].isdigit():
+    count = digits(words[1]) if len(words) == 3 else None
+    if count is None:
         raise InvalidPlan(f"its recipe has the unreadable step {name!r}")
-    return Split(words[2], int(words[1]))
+    return Split(words[2], count)
 
 
 def train_step(train: Train) -> str:

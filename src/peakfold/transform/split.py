@@ -7,10 +7,11 @@ meet more than once (MCUNetV2, arXiv 2110.15352; Pex, arXiv 2211.17246).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from peakfold.arguments import shown, whole
 from peakfold.errors import UsageError
 from peakfold.interval import Interval
 from peakfold.ir import Graph, Op, Role, Tensor
@@ -45,6 +46,11 @@ class Split:
 
     upto: str
     patches: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.upto, str):
+            raise UsageError(f"a split goes up to a tensor's name, not {shown(self.upto)}")
+        whole(self.patches, "the number of bands")
 
     def __call__(self, graph: Graph) -> Graph:
         """The graph with its head split."""
@@ -250,10 +256,20 @@ class _Splitter:
         self.tensors[made] = replace(tensor, name=made, shape=tuple(shape), role=role)
 
 
-def exits(graph: Graph) -> Iterator[str]:
-    """Tensors before which a network can be split, in file order."""
+def exits(graph: Graph, over: Callable[[], bool] = lambda: False) -> Iterator[str]:
+    """Tensors before which a network can be split, in file order.
+
+    Args:
+        graph: the network.
+        over: polled before each tensor that is looked at closely; True ends the search.
+    """
     for op in graph.ops:
         for name in op.results:
+            shape = concrete(graph[name])
+            if shape is None or len(shape) != 4 or shape[0] != 1:
+                continue
+            if over():
+                return
             if why_not(graph, name) is None:
                 try:
                     Split(name, 2)(graph)

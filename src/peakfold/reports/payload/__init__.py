@@ -9,6 +9,7 @@ import msgspec
 
 from peakfold.analysis.profile import Profile
 from peakfold.planning.plan import Plan
+from peakfold.printable import escape_json
 from peakfold.reports.compare import CompareDocument
 from peakfold.reports.device_records import DevicesDocument
 from peakfold.reports.payload.costed import (
@@ -41,6 +42,7 @@ from peakfold.reports.payload.packed import (
 )
 from peakfold.reports.payload.planned import (
     CheckRecord,
+    ClaimRecord,
     DemoDocument,
     EdgeRecord,
     Given,
@@ -110,8 +112,8 @@ def schema_name(name: str) -> str:
 
 
 def to_json(document: Document) -> str:
-    """A document as indented JSON that ends in a newline."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    """A document as indented JSON that ends in a newline; nothing unprintable stands in it."""
+    return escape_json(msgspec.json.format(msgspec.json.encode(document), indent=2)).decode() + "\n"
 
 
 __all__ = [
@@ -122,6 +124,7 @@ __all__ = [
     "BankRecord",
     "BodyRecord",
     "CheckRecord",
+    "ClaimRecord",
     "ControlRecord",
     "CulpritsRecord",
     "DemoDocument",

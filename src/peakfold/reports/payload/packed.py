@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peakfold.packing.problem import Search as PackSearch
+from peakfold.planning.plan import Search
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeverRecord:
@@ -19,6 +22,7 @@ class LeverRecord:
         applied: part of the plan that `fit` recommends.
         changes_model: a what-if; the results would be others.
         flag: what to give ``peakfold plan`` for it.
+        search: ``time limit`` where a limit ended the search for its arena.
     """
 
     what: str
@@ -30,6 +34,7 @@ class LeverRecord:
     applied: bool
     changes_model: bool
     flag: str
+    search: Search = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,10 @@ class FitDocument:
             interpreter keeps).
         bound_bytes: no order and no layout of the unchanged network needs less arena.
         largest_batch: `null` where the network does not scale with its first dimension.
-        batch_note: why it is `null`; empty otherwise.
+        batch_note: why it is `null`, or why a larger one may fit; empty otherwise.
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
         notes: what else to know.
+        search: ``time limit`` where a limit ended any of its searches.
     """
 
     schema: str
@@ -60,6 +66,7 @@ class FitDocument:
     plan_flags: str
     notes: list[str]
     options: list[LeverRecord]
+    search: Search = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,7 @@ class PackDocument:
         missing_bytes: from the capacity to the bound (infeasible) or to the best (timeout).
         moved: with ``--replan``, who lies elsewhere than before.
         cost: with ``--banks``, bytes times the cost of their bank, summed.
+        search: ``complete``, or which limit ended it: ``time limit`` or ``node limit``.
     """
 
     schema: str
@@ -117,3 +125,4 @@ class PackDocument:
     moved: list[str] | None = None
     banks: list[BankRecord] | None = None
     cost: float | None = None
+    search: PackSearch = "complete"

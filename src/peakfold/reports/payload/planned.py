@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from peakfold.planning.plan import Plan
+from peakfold.planning.plan import Mode, Plan, Search
 from peakfold.planning.summary import Summary
 
 
@@ -56,12 +56,21 @@ class CheckRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """What a plan says and no judge derived."""
+
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyDocument:
-    """Output of ``verify --json``."""
+    """Output of ``verify --json``; `ok` rests on the checks alone."""
 
     schema: str
     ok: bool
     checks: list[CheckRecord]
+    claimed: list[ClaimRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +94,11 @@ class EdgeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesRow:
-    """One way of running; `makespan` counts bytes of results, until times are known."""
+    """One way of running; `makespan` counts bytes of results, until times are known.
+
+    Attributes:
+        search: ``time limit`` where a limit ended the search for a smaller arena.
+    """
 
     lanes: int | str
     makespan: int
@@ -94,6 +107,7 @@ class LanesRow:
     lower_bound_bytes: int
     optimal: bool
     edges: list[EdgeRecord]
+    search: Search = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +121,12 @@ class LanesDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesRow:
-    """One model in one kind of run, in every mode."""
+    """One model in one kind of run, in every mode.
+
+    Attributes:
+        search: ``time limit`` where a limit ended the search of a mode.
+        cut_short: those modes.
+    """
 
     model: str
     run: str
@@ -117,6 +136,8 @@ class ModesRow:
     both_bytes: int
     arena_bytes: int
     lower_bound_bytes: int
+    search: Search = "complete"
+    cut_short: list[Mode] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

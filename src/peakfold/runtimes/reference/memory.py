@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakfold.analysis.index import is_opaque
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph
 from peakfold.planning.places import ARENA, Location, Places
@@ -83,28 +82,24 @@ class Memory:
         if sorted(plan.order) != list(range(len(graph.ops))):
             raise InvalidPlan(f"the order is no permutation of the {len(graph.ops)} ops")
         places = Places.of_plan(plan)
-        if places.twice:
-            raise InvalidPlan(f"tensor {places.twice[0]!r} has two places")
-        if external is None:
-            external = tuple(
-                aligned_bytes(max((p.offset + p.nbytes for p in buffer.tensors), default=0))
-                for buffer in plan.external
-            )
-        arena = aligned_bytes(plan.arena_bytes) if arena is None else arena[: plan.arena_bytes]
+        problem = places.problem(graph, plan)
+        if problem is not None:
+            raise InvalidPlan(problem)
+        try:
+            if external is None:
+                external = tuple(
+                    aligned_bytes(max(p.offset + p.nbytes for p in buffer.tensors))
+                    for buffer in plan.external
+                )
+            arena = aligned_bytes(plan.arena_bytes) if arena is None else arena[: plan.arena_bytes]
+        except (MemoryError, ValueError, OverflowError):
+            raise InvalidPlan(f"no arena of {plan.arena_bytes} bytes can be had here") from None
         memory = cls(graph, arena, external, places)
-        for tensor in graph.tensors:
-            if not (tensor.role.static or is_opaque(tensor) or tensor.name in places.of):
-                raise InvalidPlan(f"tensor {tensor.name!r} has no place")
         for table in (places.of, places.copies):
             for name, where in table.items():
                 memory._require_inside(f"tensor {name!r}", where)
-                memory._require_fit(name, where)
         for op, where in places.scratch.items():
             memory._require_inside(f"the workspace of op {op}", where)
-        for buffer in plan.buffers:
-            for piece in buffer.live:
-                if not 0 <= piece.lower <= piece.upper <= buffer.size:
-                    raise InvalidPlan("a buffer is alive outside its own bytes")
         return memory
 
     def _require_inside(self, what: str, where: Location) -> None:
@@ -114,13 +109,6 @@ class Memory:
                 f"{what} reaches from byte {where.address} over {where.nbytes} bytes, "
                 f"outside its memory of {size} bytes"
             )
-
-    def _require_fit(self, name: str, where: Location) -> None:
-        tensor = self.graph.by_name.get(name)
-        if tensor is None:
-            raise InvalidPlan(f"the graph has no tensor {name!r}")
-        if tensor.nbytes != where.nbytes:
-            raise InvalidPlan(f"tensor {name!r} needs {tensor.nbytes} bytes, not {where.nbytes}")
 
     def space(self, where: Location) -> Bytes:
         """The memory a location lies in."""

@@ -13,7 +13,7 @@ from peakfold.errors import InvalidPlan, ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan
-from peakfold.planning.verify import Check
+from peakfold.planning.verify import Check, work_graph
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.feeds import random_weights
 from peakfold.runtimes.reference.lanes import Lanes, planned_lanes, run_lanes
@@ -22,7 +22,6 @@ from peakfold.runtimes.reference.onnx_program import Source
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
 from peakfold.runtimes.reference.program import Program, Value
 from peakfold.runtimes.reference.standin import byte_program
-from peakfold.transform import replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +116,7 @@ def load_program(
         InvalidPlan: the plan is for another model, other shapes or another graph.
         ModelError: an op without a kernel, or a file that is not the graph's.
     """
-    if plan.graph.source != graph.digest:
-        raise InvalidPlan(
-            f"the plan is for another model ({plan.graph.name!r}) or other shapes",
-            hint="plan this model again",
-        )
-    work = replay(graph, tuple(plan.recipe))
-    if work.digest != plan.graph.digest:
-        raise InvalidPlan("the recipe leads to another graph than the plan is for")
+    work = work_graph(graph, plan)
     path = Path(model_path)
     in_file = {op.outputs: op.kind for op in graph.ops}
     if path.suffix != ".onnx" or any(in_file.get(op.outputs) != op.kind for op in work.ops):

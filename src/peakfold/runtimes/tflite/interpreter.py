@@ -119,15 +119,36 @@ def _ask(folder: Path, jobs: Sequence[Job], timeout: float) -> tuple[list[dict[s
     command = [sys.executable, "-m", "peakfold.runtimes.tflite.worker", str(request)]
     name = jobs[0].runtime
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+        code, said = _run(command, folder / "stderr", timeout)
     except subprocess.TimeoutExpired:
         end = f"{name} did not finish in {timeout:g} s"
     else:
-        code = done.returncode
         how = f"signal {-code}" if code < 0 else f"code {code}"
-        end = f"{name} died with {how}{_last_words(done.stderr.decode('utf-8', 'replace'))}"
+        end = f"{name} died with {how}{_last_words(said)}"
     lines = answer.read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines], end
+
+
+def _run(command: Sequence[str], log: Path, timeout: float) -> tuple[int, str]:
+    """The exit code of a process that ends with this one, and what it wrote to stderr.
+
+    Its stdin is a pipe in which nothing comes: the end of it tells it that nobody waits.
+
+    Raises:
+        TimeoutExpired: it took longer than `timeout` seconds.
+    """
+    with (
+        log.open("wb") as sink,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=sink
+        ) as process,
+    ):
+        try:
+            code = process.wait(timeout)
+        except BaseException:  # a signal, too
+            process.kill()
+            raise
+    return code, log.read_text("utf-8", "replace")
 
 
 def _request(job: Job, store: Path) -> dict[str, Any]:

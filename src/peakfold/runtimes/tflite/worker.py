@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,16 @@ def _save(path: str, outputs: dict[str, NDArray[Any]]) -> None:
 RUNTIMES = {"tflm": run_tflm, "litert": run_litert}
 
 
+def end_with_parent() -> None:
+    """Watch stdin, a pipe that only the process which waits for us holds open."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(path: str) -> None:
     """Answer a file of requests, one line of ``REQUEST.answer`` each, until one kills us."""
     with Path(f"{path}.answer").open("w", encoding="utf-8") as out:
@@ -179,4 +190,5 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(sys.argv[1])

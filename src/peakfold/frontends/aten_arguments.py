@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-import torch
-
-from peakfold.frontends.torch_values import Ref, attribute
+from peakfold.frontends.aten_schema import Signature
+from peakfold.frontends.aten_values import Ref
 from peakfold.ir import AttrValue
 
 _WEIGHTS = ("params", "w_ih", "weight0")
@@ -18,8 +16,15 @@ _FFT_DIMS = ("dim", "dims")
 
 @dataclass(slots=True)
 class Arguments:
-    """An operator's arguments, split: tensors by position, the rest as attributes."""
+    """An operator's arguments, split: tensors by position, the rest as attributes.
 
+    Attributes:
+        attribute: what a value is as an attribute, if semantics can need it.
+        is_packed: whether a value holds weights in a layout of a kernel's own.
+    """
+
+    attribute: Callable[[object], AttrValue | None]
+    is_packed: Callable[[object], bool]
     refs: list[Ref | None] = field(default_factory=list)
     attrs: dict[str, AttrValue] = field(default_factory=dict)
     start: dict[str, int] = field(default_factory=dict)
@@ -39,28 +44,26 @@ class Arguments:
             self.start[name] = len(self.refs) - len(value)
         elif value is None:
             self.refs.append(None)
-        elif isinstance(value, torch.ScriptObject):
+        elif self.is_packed(value):
             self.packed.append(value)
         else:
-            found = attribute(value)
+            found = self.attribute(value)
             if found is not None:
                 self.attrs[name] = found
 
 
 def bound(
-    func: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> tuple[str, str, Arguments]:
-    """Domain, name and arguments of a call."""
-    arguments = Arguments()
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order operator
-        for at, value in enumerate(args):
-            arguments.add(f"arg{at}", value, written=False)
-        return "higher_order", str(getattr(func, "_name", func)), arguments
-    domain, operator, formals = _formals(func)
-    for at, formal in enumerate(formals):
+    signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any], arguments: Arguments
+) -> Arguments:
+    """The arguments of a call, by its operator's schema.
+
+    Args:
+        signature: the schema.
+        args: by position.
+        kwargs: by name.
+        arguments: empty; knows what its values are.
+    """
+    for at, formal in enumerate(signature.formals):
         if at < len(args) and formal.positional:
             value = args[at]
         elif formal.name in kwargs:
@@ -70,41 +73,7 @@ def bound(
         else:
             continue
         arguments.add(formal.name, value, written=formal.written)
-    return domain, operator, arguments
-
-
-@dataclass(frozen=True, slots=True)
-class _Formal:
-    """One argument of a schema, read once: torch makes its description anew each time."""
-
-    name: str
-    positional: bool
-    optional: bool
-    default: Any
-    written: bool
-
-
-@cache
-def _formals(func: Any) -> tuple[str, str, tuple[_Formal, ...]]:
-    schema = func._schema
-    # `transpose_` and its like change what a tensor says of its storage, and no byte of it.
-    only_metadata = torch.Tag.inplace_view in func.tags
-    found = []
-    for formal in schema.arguments:
-        alias, optional = formal.alias_info, formal.has_default_value()
-        written = alias is not None and alias.is_write and not only_metadata
-        default = formal.default_value if optional else None
-        found.append(_Formal(formal.name, not formal.kwarg_only, optional, default, written))
-    domain, _, operator = schema.name.partition("::")
-    return domain, operator, tuple(found)
-
-
-def only_views(func: Any) -> bool:
-    """Whether the schema says that every result aliases an operand it does not write."""
-    returns = getattr(getattr(func, "_schema", None), "returns", ())
-    return bool(returns) and all(
-        one.alias_info is not None and not one.alias_info.is_write for one in returns
-    )
+    return arguments
 
 
 def does_nothing(attrs: Mapping[str, AttrValue]) -> bool:

@@ -7,24 +7,30 @@ where the two are not the same bytes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import Any
 
-import torch
-
-from peakfold.frontends.torch_sparse import kind_of
-from peakfold.frontends.torch_values import Place, Ref, place_of, tensor_of
+from peakfold.errors import ModelError
+from peakfold.frontends.aten_values import Place, Ref
 from peakfold.ir import Op, Role, Stated, Tensor, ViewFact
 
 
-class Versions:
+class Versions(ABC):
     """Values by the torch tensors they stand for, and the ops that order reads behind writes.
+
+    What a tensor is, a subclass says: torch's own, or the description of one in a file. A file may
+    be hostile, so its subclass limits `most_looks`: at writes, and at letters of names.
 
     Args:
         changeable: roles of static tensors that the program may write in place.
     """
 
+    most_looks: float = float("inf")
+
     def __init__(self, changeable: frozenset[Role] = frozenset({Role.STATE})) -> None:
+        self._looks = 0
         self._changeable = changeable
         self._tensors: dict[str, Tensor] = {}
         self._ops: list[Op] = []
@@ -40,6 +46,20 @@ class Versions:
         self._refs: list[Ref] = []  # keeps identities alive
         self.notes: dict[str, None] = {}
 
+    @abstractmethod
+    def place_of(self, tensor: Any) -> Place:
+        """Where a tensor lies."""
+
+    @abstractmethod
+    def tensor_of(
+        self, name: str, tensor: Any, role: Role = Role.ACTIVATION, *, view: bool = False
+    ) -> Tensor:
+        """The IR tensor; `view` when it lies in another tensor's bytes."""
+
+    @abstractmethod
+    def odd_layout(self, tensor: Any) -> str:
+        """What to call the layout of a tensor without strides; empty for one that has them."""
+
     def declare(self, ref: Ref, name: str, role: Role, trainable: bool | None = None) -> None:
         """Add an input or a static tensor; one that was declared before keeps its first name."""
         self._refs.append(ref)
@@ -51,7 +71,7 @@ class Versions:
             self._name[ref.key] = twin  # tied: the same bytes under two names
             return
         name = self._fresh(name)
-        made = tensor_of(name, ref.tensor, role)
+        made = self.tensor_of(name, ref.tensor, role)
         self._add_tensor(replace(made, trainable=trainable), place)
         self._name[ref.key] = name
         self._declared[place] = name
@@ -85,9 +105,9 @@ class Versions:
         if ref.key in self._name:
             self._name[key] = self._name[ref.key]
 
-    def join(self, result: torch.Tensor, source: torch.Tensor) -> None:
+    def join(self, result: Any, source: Any) -> None:
         """Say that a result lies in the storage of `source`, whatever the capture says."""
-        new, old = place_of(result), self._placed(source)
+        new, old = self.place_of(result), self._placed(source)
         if new.storage != old.storage and new.storage not in self._same_storage:
             self._same_storage[new.storage] = (old.storage, (old.start or 0) - (new.start or 0))
 
@@ -95,7 +115,7 @@ class Versions:
         """The name of a value as it was last made, or `None` for a stranger."""
         return self._name.get(key)
 
-    def storage_of(self, tensor: torch.Tensor) -> int:
+    def storage_of(self, tensor: Any) -> int:
         """Identity of the storage that a tensor lies in, joined ones taken as one."""
         return self._placed(tensor).storage
 
@@ -103,13 +123,11 @@ class Versions:
         """Whether a value of this key exists."""
         return key in self._name
 
-    def _placed(self, tensor: torch.Tensor) -> Place:
+    def _placed(self, tensor: Any) -> Place:
         """Where a tensor lies, joined storages taken as one."""
-        place = place_of(tensor)
-        if tensor.layout is not torch.strided:
-            self.notes[f"tensors of layout {kind_of(tensor)} are counted as if they were dense"] = (
-                None
-            )
+        place = self.place_of(tensor)
+        if layout := self.odd_layout(tensor):
+            self.notes[f"tensors of layout {layout} are counted as if they were dense"] = None
         while place.storage in self._same_storage:
             storage, shift = self._same_storage[place.storage]
             place = place.moved(storage, shift)
@@ -129,7 +147,11 @@ class Versions:
         self._version[tensor.name] = len(self._writers.get(place.storage, ()))
 
     def read(self, ref: Ref) -> str:
-        """The name of a value as it is now, writes to its storage included."""
+        """The name of a value as it is now, writes to its storage included.
+
+        Raises:
+            ModelError: it takes more looks at writes than are allowed.
+        """
         if ref.key not in self._name:
             self.declare(ref, "untraced", Role.STATE)
             self.notes[f"tensor {self._name[ref.key]!r} comes from no operator of the program"] = (
@@ -138,7 +160,10 @@ class Versions:
         name = self._name[ref.key]
         place = self._place[name]
         writers = self._writers.get(place.storage, [])
+        self._looks += len(writers) - self._version[name]
         for writer in writers[self._version[name] :]:
+            if self._looks > self.most_looks:
+                raise ModelError("too many writes of one storage are read through too many views")
             written = self._place[writer]
             if written == place:
                 name = writer
@@ -148,11 +173,12 @@ class Versions:
         self._name[ref.key] = name
         return name
 
-    def _after_write(self, name: str, writer: str, tensor: torch.Tensor) -> str:
+    def _after_write(self, name: str, writer: str, tensor: Any) -> str:
         new = self._fresh(f"{name}.after")
+        self._looks += len(new)
         place = self._place[name]
         views = (ViewFact(0, 0, 0),) if place.storage in self._state else ()
         stated = Stated(inplace=() if views else (0,), views=views)
         self._ops.append(Op(new, "after_write", (name, writer), (new,), stated=stated))
-        self._add_tensor(tensor_of(new, tensor, view=True), place)
+        self._add_tensor(self.tensor_of(new, tensor, view=True), place)
         return new
