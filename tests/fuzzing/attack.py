@@ -98,7 +98,7 @@ def _real_graphs(root: Path) -> tuple[tuple[str, Graph], ...]:
     for path in models(root):
         try:
             graph = load(path).graph
-            _one_plan(graph, PlanOptions())
+            _one_plan(graph, PlanOptions(time_limit=0.0))
         except PeakfoldError:  # symbols to bind, or a size that is not known
             continue
         if 1 < len(graph.ops) <= REAL_OPS:
@@ -110,7 +110,7 @@ def _real_graphs(root: Path) -> tuple[tuple[str, Graph], ...]:
 def _real_base(root: Path, at: int, chosen: int) -> Base:
     name, graph = _real_graphs(root)[at]
     return plan_base(f"{name} {REAL_OPTIONS[chosen]}", graph,
-                    options_for(graph, random.Random(0), REAL_OPTIONS[chosen]))  # fmt: skip
+                     options_for(graph, random.Random(0), REAL_OPTIONS[chosen], 0.0))  # fmt: skip
 
 
 def base_plan(seed: int, number: int, root: Path | None) -> Base:
