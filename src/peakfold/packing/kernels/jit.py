@@ -53,7 +53,7 @@ class KernelCache(_Base):  # type: ignore[misc]  # as above
                 super().save_overload(sig, data)
 
 
-def _kept(compiled: Any) -> Any:  # noqa: ANN401 - numba's dispatcher has no public type
+def _kept(compiled: Any) -> Any:
     plain = not hasattr(compiled, "py_func")  # NUMBA_DISABLE_JIT gives the function back
     if CACHE is not None and not plain:
         compiled._cache = KernelCache(compiled.py_func)
