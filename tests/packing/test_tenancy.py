@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from peakfold.packing import STRATEGIES, Problem, pack
 from peakfold.packing.crowds import positional_maxima
 from peakfold.packing.deadline import Deadline
-from peakfold.packing.first_fit import stack
+from peakfold.packing.first_fit import place, stack
 from peakfold.packing.objects import OBJECT_STRATEGIES, assign_objects, assign_related
 from peakfold.packing.verify import violations
 
@@ -81,3 +83,19 @@ def test_a_limit_of_nodes_ends_the_same_everywhere() -> None:
     assert (none.search, none.optimal) == ("node limit", False)
     some = [pack(p, node_limit=3000, time_limit=60).offsets.tolist() for _ in range(2)]
     assert some[0] == some[1]
+
+
+@given(RECORDS, st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=40)
+def test_gaps_by_columns_are_those_of_the_loop(
+    records: list[tuple[int, int, int]], chance: random.Random, best_gap: bool
+) -> None:
+    p = problem(records)
+    order = list(range(len(records)))
+    chance.shuffle(order)
+    found = []
+    for columns in (0, 1 << 62):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("peakfold.packing.first_fit._COLUMNS", columns)
+            found.append(place(p, order, best_gap=best_gap).tolist())
+    assert found[0] == found[1]

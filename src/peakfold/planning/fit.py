@@ -31,6 +31,8 @@ from peakfold.target import load_target
 from peakfold.transform.rescale import of_one_size
 
 _TRIED_SPLITS: Final = 3
+_SHARES: Final = 5
+"""Searches that share the time limit: about as many levers keep the model."""
 _OTHER: Final = "another network, with another cost"
 
 
@@ -114,7 +116,7 @@ def fit(
     Args:
         graph: as loaded; every dimension a number.
         budget: bytes the arena, and what the runtime keeps beside it, may take.
-        options: target, policies and time limit.
+        options: target, policies and time limit, of which each search has a fifth.
         runtime: what executes the plan; by default one that keeps nothing beside the arena.
         device: where it runs, to tell what work costs in time.
 
@@ -131,6 +133,8 @@ def fit(
         (True, [128, 128, 64])
     """
     options = replace(options or PlanOptions(), budget=None, trace=False, split=None)
+    limit = options.time_limit
+    options = replace(options, time_limit=limit / _SHARES)
     runtime = runtime or Runtime()
     search = _Search(graph, budget, options, runtime, device)
     search.free()
@@ -148,8 +152,8 @@ def fit(
         batch = max(batch, own_batch(graph))
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
-        levers=tuple(levers), options=search.options, largest_batch=batch,
-        batch_note=why_not, bound_bytes=search.bound,
+        levers=tuple(levers), options=replace(search.options, time_limit=limit),
+        largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
 

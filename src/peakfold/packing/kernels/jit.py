@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from numba import njit
@@ -55,7 +54,8 @@ class KernelCache(_Base):  # type: ignore[misc]  # as above
 
 
 def _kept(compiled: Any) -> Any:
-    if CACHE is not None and Path(compiled.py_func.__code__.co_filename).exists():
+    plain = not hasattr(compiled, "py_func")  # NUMBA_DISABLE_JIT gives the function back
+    if CACHE is not None and not plain:
         compiled._cache = KernelCache(compiled.py_func)
     return compiled
 
