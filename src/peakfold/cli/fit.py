@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from peakfold.cli import options as opt
+from peakfold.cli.group import say_error
 from peakfold.cli.output import color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
 
@@ -31,7 +32,8 @@ def command(
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
-    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit.
+    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit,
+    or when that is not known.
     """
     from peakfold.analysis import Index
     from peakfold.device import load_device
@@ -62,7 +64,9 @@ def command(
         result = fit(loaded.graph, max(have - beside, 0), options, runtime, chip)
     document = fit_document(called(loaded), result, have, beside, chip, notes)
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
-    return 0 if result.fits else DoesNotFit.exit_code
+    if result.verdict is None:
+        say_error(f"{model}: what {', '.join(result.unknown)} takes is not known")
+    return 0 if result.verdict else DoesNotFit.exit_code
 
 
 def _training(

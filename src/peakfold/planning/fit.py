@@ -62,9 +62,11 @@ class Runtime:
     Attributes:
         own: bytes of the arena it makes without a plan; `None` = not known.
         whole: bytes to set aside for an arena of some size under some options.
+        unknown: operators for which it may take more than `whole` counts, by name.
     """
 
     own: int | None = None
+    unknown: tuple[str, ...] = ()
     whole: Callable[[int, PlanOptions], int] = field(default=lambda arena, _options: arena)
 
 
@@ -83,6 +85,7 @@ class FitResult:
             dimension.
         batch_note: why there is no largest batch; empty when there is one.
         bound_bytes: no order and no layout of the unchanged network needs less.
+        unknown: operators for which the runtime may take more than was counted.
     """
 
     need_bytes: int
@@ -93,6 +96,12 @@ class FitResult:
     largest_batch: int | None
     batch_note: str
     bound_bytes: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether it fits; `None` where it does if what is unknown takes nothing."""
+        return None if self.fits and self.unknown else self.fits
 
 
 def fit(
@@ -139,7 +148,7 @@ def fit(
     return FitResult(
         need_bytes=search.best, have_bytes=budget, fits=search.met,
         levers=tuple(levers), options=search.options, largest_batch=batch,
-        batch_note=why_not, bound_bytes=search.bound,
+        batch_note=why_not, bound_bytes=search.bound, unknown=runtime.unknown,
     )  # fmt: skip
 
 
