@@ -35,7 +35,8 @@ def command(
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
-    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit.
+    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit,
+    or when that is not known.
     """
     from peakfold.analysis import Index
     from peakfold.device import load_device

@@ -70,9 +70,11 @@ class Runtime:
     Attributes:
         own: bytes of the arena it makes without a plan; `None` = not known.
         whole: bytes to set aside for an arena of some size under some options.
+        unknown: operators for which it may take more than `whole` counts, by name.
     """
 
     own: int | None = None
+    unknown: tuple[str, ...] = ()
     whole: Callable[[int, PlanOptions], int] = field(default=lambda arena, _options: arena)
 
 
@@ -92,6 +94,7 @@ class FitResult:
         batch_note: why there is no largest batch, or why a larger one may fit; else empty.
         bound_bytes: no order and no layout of the unchanged network needs less.
         complete: False where a limit ended a search: for splits, sizes, batches or an arena.
+        unknown: operators for which the runtime may take more than was counted.
     """
 
     need_bytes: int
@@ -103,6 +106,12 @@ class FitResult:
     batch_note: str
     bound_bytes: int
     complete: bool = True
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether it fits; `None` where it does if what is unknown takes nothing."""
+        return None if self.fits and self.unknown else self.fits
 
 
 def fit(
@@ -151,6 +160,7 @@ def fit(
         levers=tuple(levers), options=search.options, largest_batch=batch,
         batch_note=why_not, bound_bytes=search.bound,
         complete=search.complete and why_not != _BATCH_CUT and all(v.complete for v in levers),
+        unknown=runtime.unknown,
     )  # fmt: skip
 
 

@@ -50,20 +50,26 @@ class ApplyReport:
         ]
         if found.unplanned_bytes is not None:
             lines.append(Text(f"The interpreter's own: {format_bytes(found.unplanned_bytes)}"))
-        if found.total_bytes is not None:
-            least = "at least " if found.tail_unknown else ""
-            lines.append(
-                Text(
-                    f"Give the interpreter {least}{found.total_bytes:,} bytes (8-byte pointers, "
-                    f"reference kernels); {found.total_bytes_32bit:,} with 4-byte pointers "
-                    "(counted, not run)."
-                )
-            )
-            lines.append(Text(f"Flash: {found.flash_bytes:,} bytes of file."))
-        if found.tail_unknown:
-            lines.append(Text(f"Not counted in the tail: {', '.join(found.tail_unknown)}."))
+        lines += map(Text, _whole_arena(found))
         lines += [Text(note) for note in found.notes]
         return render(lines, width=width, color=color)
+
+
+def _whole_arena(found: ApplyDocument) -> list[str]:
+    """What to give the interpreter, by its build."""
+    if found.total_at_least_bytes is None:
+        return []
+    flash = f"Flash: {found.flash_bytes:,} bytes of file."
+    if found.total_bytes is None:
+        names = ", ".join(found.tail_unknown or ())
+        return [f"Give the interpreter >= {found.total_at_least_bytes:,} bytes: what {names} takes "
+                "is not known.", flash]  # fmt: skip
+    return [
+        f"Give the interpreter {found.total_bytes:,} bytes (the Python package's build, 64 bit, "
+        f"reference kernels). A device's build: {found.total_bytes_device:,} with 64 bit; "
+        f"{found.total_bytes_32bit:,} with 32 bit (predicted, not run).",
+        flash,
+    ]
 
 
 def apply(

@@ -67,9 +67,9 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         return Runtime(), []
     if loaded.bindings.shapes or loaded.bindings.dims:
         return Runtime(), ["The file states other shapes, so its own arena is not known."]
+    from peakfold.runtimes.tflite.arena import Arena, predict_arena
     from peakfold.runtimes.tflite.planned import after_recipe
     from peakfold.runtimes.tflite.scratch import known_scratch
-    from peakfold.runtimes.tflite.tail import Arena, predict_arena
 
     @cache
     def file_of(recipe: tuple[str, ...]) -> Arena:
@@ -78,7 +78,8 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
 
     def whole(arena: int, asked: PlanOptions) -> int:
         try:
-            return replace(file_of(recipe_of(asked)), head=arena).total
+            file = file_of(recipe_of(asked))
+            return replace(file, head=max(arena, file.loose)).total
         except PeakfoldError:
             return _NEVER  # a split that no file can say
 
@@ -90,12 +91,13 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         return Runtime(own=own.head), ["What the interpreter keeps beside the arena with these "
                                        "kernels is not known."]  # fmt: skip
     notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
-             "reference kernels; bands of rows add to it)."]  # fmt: skip
+             f"reference kernels; bands of rows add to it), and takes {format_bytes(own.starting)} "
+             "in all while it starts."]  # fmt: skip
     if _halves(loaded.graph) and not options.fold_weights:
         notes.append("The interpreter refuses half-precision weights: give --fold-weights.")
     if own.unknown:
-        notes.append(f"What it keeps for {', '.join(own.unknown)} is not known.")
-    return Runtime(own=own.head, whole=whole), notes
+        notes.append(f"What {', '.join(own.unknown)} takes of the arena is not known.")
+    return Runtime(own=own.head, whole=whole, unknown=own.unknown), notes
 
 
 def _halves(graph: Graph) -> bool:
@@ -123,11 +125,12 @@ def fit_document(
     flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
     return FitDocument(
         schema=schema_name("fit"), model=model,
-        device=None if device is None else device.name, fits=result.fits,
+        device=None if device is None else device.name, fits=result.verdict,
         need_bytes=result.need_bytes + beside, have_bytes=have,
         beside_bytes=beside, bound_bytes=result.bound_bytes, largest_batch=result.largest_batch,
         batch_note=result.batch_note,
         plan_flags=flags, notes=notes, search=_search(result.complete),
+        unknown=list(result.unknown),
         options=[
             LeverRecord(
                 what=lever.what, peak_bytes=lever.peak_bytes,
@@ -161,10 +164,11 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     ]
     columns = [("", "left"), ("lever", "left"), ("arena", "right"), ("in all", "right"),
                ("", "right"), ("extra work", "right")]  # fmt: skip
-    verdict = "fits" if document.fits else "does not fit"
+    verdict = {True: "fits", False: "does not fit", None: "not known"}[document.fits]
+    least = "at least " if document.unknown else ""
     body: list[RenderableType] = [
         Text(document.model, "bold"),
-        Text(f"{verdict}: needs {format_bytes(document.need_bytes)} of "
+        Text(f"{verdict}: needs {least}{format_bytes(document.need_bytes)} of "
              f"{format_bytes(document.have_bytes)}", "green" if document.fits else "red"),
         "", plain_table(columns, rows), "",
     ]  # fmt: skip

@@ -42,13 +42,16 @@ class FitDocument:
     """Output of ``fit --json``.
 
     Attributes:
-        need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included.
+        fits: `null` where `unknown` names an operator and the rest alone fits.
+        need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included; a
+            lower bound where `unknown` names an operator.
         beside_bytes: what lies in the same memory beside the arena (weights, inputs, what the
             interpreter keeps).
         bound_bytes: no order and no layout of the unchanged network needs less arena.
         largest_batch: `null` where the network does not scale with its first dimension.
         batch_note: why it is `null`, or why a larger one may fit; empty otherwise.
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
+        unknown: operators that may take more of the runtime's memory than was counted.
         notes: what else to know.
         search: ``time limit`` where a limit ended any of its searches.
     """
@@ -56,7 +59,7 @@ class FitDocument:
     schema: str
     model: str
     device: str | None
-    fits: bool
+    fits: bool | None
     need_bytes: int
     have_bytes: int
     beside_bytes: int
@@ -64,6 +67,7 @@ class FitDocument:
     largest_batch: int | None
     batch_note: str
     plan_flags: str
+    unknown: list[str]
     notes: list[str]
     options: list[LeverRecord]
     search: Search = "complete"
