@@ -13,6 +13,7 @@ from peakfold.planning.counter import CounterPlan
 from peakfold.planning.decisions import Block
 from peakfold.planning.joint import with_best_order
 from peakfold.planning.layouts import Layout, make_layout, trace_rows
+from peakfold.planning.needing import Runtime, need_of
 from peakfold.planning.options import COUNTER, PlanOptions
 from peakfold.planning.plan import (
     MODES,
@@ -32,6 +33,7 @@ from peakfold.planning.plan import (
 )
 from peakfold.planning.study import Study, prepare
 from peakfold.planning.summary import Summary
+from peakfold.planning.total import Budgets, Need
 from peakfold.planning.tradeoff import with_chosen_edges
 
 
@@ -44,6 +46,7 @@ class PlanResult:
         summary: every figure, by its contract name.
         study: the prepared graph.
         layouts: the layout of every mode.
+        need: what it takes of each memory.
         trace: the reference-counting run, when it was asked for.
     """
 
@@ -51,6 +54,7 @@ class PlanResult:
     summary: Summary
     study: Study
     layouts: dict[Mode, Layout]
+    need: Need
     trace: CounterPlan | None = None
 
     @property
@@ -60,14 +64,16 @@ class PlanResult:
 
 
 def make_plan(
-    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None
-) -> PlanResult:
+    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None,
+    runtime: Runtime | None = None,
+) -> PlanResult:  # fmt: skip
     """Plan a graph's memory.
 
     Args:
         graph: as loaded; every dimension a number.
         options: what is asked; defaults to an arena for the generic target.
         bindings: recorded in the plan, so that `verify` can load the same graph again.
+        runtime: what executes the plan, where that is modelled; it decides nothing but the total.
 
     Raises:
         ModelError: the graph is not well formed, or a size is not known.
@@ -86,7 +92,8 @@ def make_plan(
     layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
     plan = plan_layout(study, layouts[options.mode], bindings)
     trace = trace_rows(study, options.mode)[0] if options.trace else None
-    return PlanResult(plan, _summarise(study, layouts, plan), study, layouts, trace)
+    need = need_of(study, plan.arena_bytes, runtime)
+    return PlanResult(plan, _summarise(study, layouts, plan, need), study, layouts, need, trace)
 
 
 def study_graph(graph: Graph, options: PlanOptions) -> Study:
@@ -221,7 +228,9 @@ def _places(study: Study, layout: Layout, storage: int) -> list[Place]:
     ]  # fmt: skip
 
 
-def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary:
+def _summarise(
+    study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need
+) -> Summary:  # fmt: skip
     arena, index = layouts["arena"], study.index
     bound = arena.bound
     chosen = layouts[plan.mode].timeline
@@ -229,6 +238,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
     cut = [mode for mode, layout in layouts.items() if not layout.complete]
+    budgets = Budgets.of(study.options)
     return Summary(
         naive_bytes=totals["naive"],
         inplace_bytes=totals["inplace"],
@@ -259,6 +269,14 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         arena_apart_bytes=arena.total if arena.apart is None else arena.apart,
         copies=len(plan.copies),
         opaque_tensors=len(plan.opaque),
-        budget_bytes=study.options.budget,
-        fits=None if study.options.budget is None else plan.arena_bytes <= study.options.budget,
+        total=need.total,
+        total_bytes=need.nbytes,
+        total_at_least_bytes=need.at_least,
+        unknown=list(need.unknown),
+        flash_bytes=need.flash,
+        code_bytes=None,
+        budget_bytes=budgets.total,
+        arena_budget_bytes=budgets.arena,
+        flash_budget_bytes=budgets.flash,
+        fits=budgets.verdict(need),
     )

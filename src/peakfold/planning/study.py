@@ -104,8 +104,8 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     index = Index.of(graph)
     inner = replace(
         options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False, lanes=1, added_edges=0, train=None,
-        split=None,
+        fold=False, budget=None, arena_budget=None, flash=None, trace=False, lanes=1,
+        added_edges=0, train=None, split=None,
     )  # fmt: skip
     facts: list[Facts] = []
     least: list[Facts] = []

@@ -97,6 +97,8 @@ class Target:
             or ``inplace`` (only the last reader may take them over).
         zero_copy_concat: whether a producer may write straight into a concatenation.
         concat_operands: how many tensors one concatenation may join; 0 = any number.
+        real: whether it names a runtime, whose kernels and records take memory, too.
+        flash: static roles that lie in flash; all others share the RAM with the arena.
         eager: of a framework that runs ops one by one: what its kernels keep.
         sources: where a figure comes from, by its name.
     """
@@ -113,6 +115,8 @@ class Target:
     reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True
     concat_operands: int = 0
+    real: bool = True
+    flash: tuple[str, ...] = ()
     eager: Eager | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -86,10 +86,31 @@ def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
         ModelError: the file holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """
+    return parse_model(_after(path, graph, recipe, planned=False))
+
+
+def bytes_after(path: Path, graph: Graph, recipe: Sequence[str]) -> int:
+    """Bytes of the file that carries a plan made after the steps of a recipe.
+
+    Args:
+        path: the file.
+        graph: as loaded from it.
+        recipe: steps, as plans record them.
+
+    Raises:
+        InvalidPlan: the steps make ops that no operator of the file can do.
+        ModelError: the file holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
+    return len(_after(path, graph, recipe, planned=True))
+
+
+def _after(path: Path, graph: Graph, recipe: Sequence[str], *, planned: bool) -> bytes:
     made = _Recipe.of(path, graph, recipe)
     order = {0: [_index(op.name, made.names, 0) for op in made.work.ops]}
-    edit = Edit(order=order, offsets={}, added=made.added)
-    return parse_model(rewrite_all(path.read_bytes(), [edit], str(path))[0])
+    # A table of offsets has a number for every tensor, whichever of them are planned.
+    edit = Edit(order=order, offsets={(0, 0): 0} if planned else {}, added=made.added)
+    return rewrite_all(path.read_bytes(), [edit], str(path))[0]
 
 
 @dataclass(frozen=True, slots=True)
