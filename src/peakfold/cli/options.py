@@ -109,6 +109,8 @@ def verb(
 
 
 def stack(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Several options as one decorator, in the order of ``--help``."""
+
     def apply(function: _F) -> _F:
         for option in reversed(options):
             function = option(function)

@@ -69,6 +69,7 @@ class FitResult:
 
     Attributes:
         need: what the cheapest plan that fits takes, or else the smallest one found.
+        as_is: the same of plans that add no work.
         budgets: what there is.
         levers: every lever tried, cheapest first; the first is what a plain runtime needs.
         options: of the plan that takes `need`.
@@ -81,6 +82,7 @@ class FitResult:
     """
 
     need: Need
+    as_is: Need
     budgets: Budgets
     levers: tuple[FitOption, ...]
     options: PlanOptions
@@ -127,6 +129,7 @@ def fit(
     setting = Setting(budgets, runtime or Runtime(), device)
     search = _Search(graph, options, setting)
     search.free()
+    as_is = search.need
     if not search.met and options.train is None:
         search.split()
     levers = [*search.levers, *(
@@ -136,7 +139,8 @@ def fit(
     )]  # fmt: skip
     batch, why_not = search.batch()
     return FitResult(
-        need=search.need, budgets=budgets, levers=tuple(levers), options=search.options,
+        need=search.need, as_is=as_is, budgets=budgets, levers=tuple(levers),
+        options=search.options,
         largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip

@@ -259,7 +259,7 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
     rows = [[shorten(row.name, room), *c] for row, c in zip(document.models, cells, strict=True)]
     body: list[RenderableType] = [plain_table(columns, rows)]
     if "peak" in heads:
-        note = "peak: the arena of a plan; total: weights, inputs and outputs, too; no kernel scratch"
+        note = "peak: the arena of a plan; total: weights, inputs, outputs too, no kernel scratch"
         body.append(Text(note, "dim"))
     if "no zeros" in heads:
         body.append(Text("no zeros: MACs whose weight is not zero", "dim"))

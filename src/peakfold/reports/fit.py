@@ -70,11 +70,14 @@ def fit_document(
     """
     last = next((v.flag for v in reversed(result.levers) if v.applied), "")
     flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
-    need, budgets = result.need, result.budgets
+    need, budgets, target = result.need, result.budgets, load_target(result.options.target)
+    split = result.options.split is not None
     return FitDocument(
         schema=schema_name("fit"), model=model,
         device=None if device is None else device.name, fits=result.fits,
-        answer=answer(need, budgets, load_target(result.options.target)),
+        answer="in bands of rows: " * split + answer(need, budgets, target),
+        fits_as_is=budgets.verdict(result.as_is),
+        as_is=f"as it is: {answer(result.as_is, budgets, target)}" if split else "",
         need_bytes=need.at_least, have_bytes=budgets.total, have_arena_bytes=budgets.arena,
         flash_bytes=need.flash, have_flash_bytes=None if need.flash is None else budgets.flash,
         code_bytes=None, total=need.total, total_bytes=need.nbytes,
@@ -113,6 +116,7 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
                ("", "right"), ("extra work", "right")]  # fmt: skip
     body: list[RenderableType] = [
         Text(document.model, "bold"),
+        *([Text(clean(document.as_is), "red")] if document.as_is else []),
         Text(clean(document.answer), "green" if document.fits else "red"),
         "", plain_table(columns, rows), "",
         Text(f"in all: {terms(document.total)}"),

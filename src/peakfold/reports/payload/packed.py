@@ -45,6 +45,8 @@ class FitDocument:
     Attributes:
         fits: `null` where `unknown` decides.
         answer: the verdict and the figures it rests on, in words.
+        fits_as_is: the same of plans that add no work to a run: no bands of rows.
+        as_is: its words, where the recommended plan has bands; empty otherwise.
         need_bytes: what the recommended plan takes of the memory of `have_bytes`:
             `total_at_least_bytes`.
         have_bytes: for the total; `null` where only the arena has a budget.
@@ -70,6 +72,8 @@ class FitDocument:
     device: str | None
     fits: bool | None
     answer: str
+    fits_as_is: bool | None
+    as_is: str
     need_bytes: int
     have_bytes: int | None
     have_arena_bytes: int | None
