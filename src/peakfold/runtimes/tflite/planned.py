@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from peakfold.planning import Plan
 from peakfold.runtimes.tflite.allocator import predict
 from peakfold.runtimes.tflite.bands import Growth, growth
 from peakfold.runtimes.tflite.embedded import judge_file
-from peakfold.runtimes.tflite.rewrite import Edit, rewrite_all
+from peakfold.runtimes.tflite.rewrite import Edit, Where, rewrite_all
 from peakfold.runtimes.tflite.schema import Model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.transform import replay
@@ -188,19 +188,34 @@ def _index(name: str, names: Names, subgraph: int) -> int:
     return found[1]
 
 
-def _offsets(plan: Plan, names: Names) -> dict[tuple[int, int], int]:
-    """Of every tensor of the main graph; tensors of bodies are left to the interpreter.
+def _offsets(plan: Plan, names: Names) -> dict[Where, int]:
+    """Of every tensor that the plan places, bodies included.
 
-    So are outputs that the plan copies at its end: no operator does that, but the one that
-    repeats another tensor's bytes can write them anywhere.
+    Left to the interpreter are outputs that the plan copies at its end (no operator does that, but
+    the one that repeats another tensor's bytes can write them anywhere), and subgraphs that
+    several plans place, each elsewhere.
     """
-    return {
-        names.tensor_at[place.tensor]: buffer.offset + place.offset
-        for buffer in plan.buffers
-        if buffer.what == "tensor"
-        for place in buffer.tensors
-        if place.tensor not in plan.copies
-    }
+    offsets: dict[Where, int] = {}
+    twice: set[int] = set()
+    for place, offset in _placed(plan, 0):
+        where = names.tensor_at[place]
+        if offsets.setdefault(where, offset) != offset:
+            twice.add(where[0])
+    return {where: offset for where, offset in offsets.items() if where[0] not in twice}
+
+
+def _placed(plan: Plan, base: int) -> Iterator[tuple[str, int]]:
+    """Tensors and their addresses, with the arena of the plan at `base`."""
+    scratch = {}
+    for buffer in plan.buffers:
+        scratch[buffer.op] = base + buffer.offset
+        if buffer.what == "tensor":
+            for place in buffer.tensors:
+                if place.tensor not in plan.copies:
+                    yield place.tensor, base + buffer.offset + place.offset
+    for body in plan.bodies:
+        if body.op in scratch:  # else no body of the op takes any memory
+            yield from _placed(body.plan, scratch[body.op])
 
 
 def _head(model: Model, target: str = "tflm") -> int:
