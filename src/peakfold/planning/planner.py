@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import metadata
 
+import msgspec
+
 from peakfold.analysis import file_order, static_bytes, unsupported
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, check_graph
@@ -156,7 +158,11 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         order=list(study.order),
         lanes=study.running.lanes or "free",
         arena_bytes=layout.total,
-        buffers=[_buffer(study, layout, at) for at in range(len(layout.timeline.blocks))],
+        buffers=[
+            buffer
+            for at in range(len(layout.timeline.blocks))
+            for buffer in _buffers(study, layout, at)
+        ],
         external=[
             ExternalBuffer(tensors=_places(study, layout, storage))
             for storage, members in enumerate(storages.members)
@@ -194,6 +200,15 @@ def _measured(study: Study) -> dict[str, int]:
         return {}
     here = {op.name for op in study.graph.ops}
     return {name: size for name, size in sorted(profile.workspace.items()) if name in here}
+
+
+def _buffers(study: Study, layout: Layout, at: int) -> list[PlannedBuffer]:
+    """What a plan says of a block: ops that share a place for their scratch each have a buffer."""
+    block, whole = layout.timeline.blocks[at], _buffer(study, layout, at)
+    return [whole] if not block.tied else [
+        msgspec.structs.replace(whole, op=op, size=live.upper, live=[live])
+        for op, live in zip(block.tied, whole.live, strict=True)
+    ]  # fmt: skip
 
 
 def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:

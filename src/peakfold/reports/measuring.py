@@ -166,9 +166,7 @@ def measure(
         planned = None
     else:
         found = measure_tflm(applied, str(path), runs=runs, seed=seed, controls=self_check)
-        # Outputs that a plan copies at its end are placed by the interpreter.
-        wholly = applied.obeys and not record.copies
-        planned = record.arena_bytes if wholly else applied.head
+        planned = record.arena_bytes if applied.obeys and applied.whole else applied.head
     return MeasureReport(
         MeasureDocument(
             schema=schema_name("measure"), runtime=runtime, before_bytes=found.before,

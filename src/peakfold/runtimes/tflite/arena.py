@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peakfold.runtimes.tflite.allocator import Scratch
+from peakfold.runtimes.tflite.allocator import Scratch, loose_bytes
 from peakfold.runtimes.tflite.schema import Model
 from peakfold.runtimes.tflite.steps import ALIGN, Step, starting
 from peakfold.target.arena import load_arena
@@ -65,8 +65,7 @@ def predict_arena(model: Model, scratch: Scratch, build: str = WHEEL) -> Arena:
     """
     start = starting(model, scratch, load_arena("tflm").builds[build])
     before, tail = _measured(start.steps)
-    placed = zip(start.prediction.requests, start.prediction.offsets, strict=True)
-    loose = max((at + r.size for r, at in placed if r.last < 0), default=0)
+    loose = loose_bytes(start.prediction)
     return Arena(start.prediction.head, tail, before, loose, start.unknown)
 
 

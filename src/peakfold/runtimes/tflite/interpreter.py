@@ -229,7 +229,7 @@ def smallest_arena(job: Job, guess: int, enough: int, least: int = 0) -> int:
         for at, fit in zip(looks, fits, strict=True):
             low, high = (low, min(high, at)) if fit else (max(low, at), high)
         if high - low <= 1:
-            run(replace(job, arena=high * _STEP, seeds=()))  # and it runs there, too
+            run(replace(job, arena=high * _STEP, seeds=job.seeds[:1]))  # and it runs there, too
             return high * _STEP
         looks = sorted({low + (high - low) * n // 13 for n in range(1, 13)} - {low, high})
 
