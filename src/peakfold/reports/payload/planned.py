@@ -44,11 +44,11 @@ class PlanDocument:
     """
 
     schema: str
-    answer: str
     summary: Summary
     plan: Plan
     trace: list[TraceStep] | None = None
     notes: list[str]
+    answer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
