@@ -14,9 +14,9 @@ def slot_bytes(op: Op, region: Region, align: int, target: Target) -> int:
 
     Where a target keeps bodies' own inputs and outputs, they are in that arena, and nothing is
     needed. Elsewhere an `if`, `case` or `call` writes its body's results straight into its own,
-    and needs nothing, either. A `loop`, `while` or `scan` keeps two slots per carried value, one read and one
-    written (no in-place update is proven here), and a buffer for every slice that is not
-    contiguous in its tensor. Results that collect one slice a trip are results of the op, at
+    and needs nothing, either. A `loop`, `while` or `scan` keeps two slots per carried value, one
+    read and one written (no in-place update is proven here), and a buffer for every slice that is
+    not contiguous in its tensor. Results that collect one slice a trip are results of the op, at
     full length.
 
     Args:
