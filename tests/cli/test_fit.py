@@ -261,9 +261,13 @@ def test_six_hundred_megabytes_do_not_hold_vgg(call, shared):
 def test_half_precision_weights_are_said_to_be_refused(call, shared):
     model = str(shared / "models/tflite/face_detection_short_range.tflite")
     flags = ["--target", "tflm", "--budget", "8MiB", "--time-limit", "0.1", "--json"]
-    told = json.loads(call("fit", model, *flags).stdout)
+    done = call("fit", model, *flags)
+    told = json.loads(done.stdout)
     assert any("--fold-weights" in note for note in told["notes"])
+    assert (done.exit_code, told["fits"]) == (3, None)  # it would not start at all
+    assert "it hangs on half-precision weights" in done.stderr
     folded = json.loads(call("fit", model, *flags, "--fold-weights").stdout)
+    assert folded["fits"] is True
     assert not any("--fold-weights" in note for note in folded["notes"])
     assert folded["options"][0]["peak_bytes"] == 1_376_256  # as measured
     assert folded["plan_flags"] == "--target tflm --fold-weights"

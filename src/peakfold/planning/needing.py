@@ -30,7 +30,7 @@ class Runtime:
         own: bytes of the arena it makes of the model as it is; `None` = not known.
         own_whole: bytes to set aside for that; `None` = not known.
         file: bytes of the model's file as it is; `None` = not known.
-        unknown: operators for which it may take more than `whole` counts, by name.
+        unknown: for what it may take more than `whole` counts, in words.
         whole: bytes to set aside for an arena of some size under some options; `None` where the
             runtime cannot be told such a plan. Without it, what it keeps is not known.
         flash: bytes of the model's file with a plan made under some options; `None` = not known.
@@ -128,7 +128,7 @@ def _kept(
     whole = None if runtime.whole is None else runtime.whole(arena, study.options)
     if whole is None:
         return 0, (_KEPT,)
-    return max(whole - arena - state, 0), tuple(f"what {name} takes" for name in runtime.unknown)
+    return max(whole - arena - state, 0), runtime.unknown
 
 
 def _scratch_of(study: Study) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from peakfold.runtimes.tflite.schema import Model
 
 _TFLM = ("tflm", "tflm-cmsis")
+_REFUSED = "The interpreter refuses half-precision weights: give --fold-weights."
 
 
 def runtime_of(loaded: Loaded, options: PlanOptions) -> Runtime:
@@ -83,14 +84,14 @@ def _interpreter(path: Path, graph: Graph, options: PlanOptions) -> Runtime:
              f"reference kernels; bands of rows add to it), and takes {format_bytes(own.starting)} "
              f"in all while it starts. A device's 32-bit build keeps {format_bytes(narrow.tail)} "
              "(predicted, not run)."]  # fmt: skip
+    doubts = [f"what {name} takes" for name in dict.fromkeys((*unknown, *file_of(recipe)[1]))]
     if _halves(graph) and not options.fold_weights:
-        notes.append("The interpreter refuses half-precision weights: give --fold-weights.")
+        doubts.append("half-precision weights")
+        notes.append(_REFUSED)
     if unknown:
         notes.append(f"What {', '.join(unknown)} takes of the arena is not known.")
-    later = file_of(recipe)[1]
     return replace(
-        known, own_whole=own.total, whole=whole, notes=tuple(notes),
-        unknown=tuple(dict.fromkeys((*unknown, *later))),
+        known, own_whole=own.total, whole=whole, notes=tuple(notes), unknown=tuple(doubts)
     )  # fmt: skip
 
 
@@ -129,6 +130,8 @@ def advice(loaded: Loaded, options: PlanOptions) -> list[str]:
     if loaded.bindings.shapes or loaded.bindings.dims or options.train is not None:
         return []
     how = "plan for it with --target tflm."
+    if _halves(loaded.graph):
+        return [f"To plan for TensorFlow Lite Micro give --target tflm. {_REFUSED}"]
     from peakfold.runtimes.tflite.arena import predict_arena
     from peakfold.runtimes.tflite.schema import parse_model
     from peakfold.runtimes.tflite.scratch import table_scratch
