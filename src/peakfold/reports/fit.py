@@ -89,8 +89,9 @@ def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtim
         return Runtime(own=own.head), ["What the interpreter keeps beside the arena with these "
                                        "kernels is not known."]  # fmt: skip
     notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
-             f"reference kernels; bands of rows add to it), and takes {format_bytes(own.starting)} "
-             "in all while it starts."]  # fmt: skip
+             "reference kernels; bands of rows add to it)."]  # fmt: skip
+    if own.starting > own.head + own.tail:
+        notes.append(f"To start it takes {format_bytes(own.starting)}, more than to run.")
     if _halves(loaded.graph) and not options.fold_weights:
         notes.append("The interpreter refuses half-precision weights: give --fold-weights.")
     if own.unknown:
