@@ -81,9 +81,10 @@ def _interpreter(path: Path, graph: Graph, options: PlanOptions) -> Runtime:
                                      "kernels is not known.",))  # fmt: skip
     narrow = _arena_of(as_is, options.target, DEVICE32)[0]
     notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
-             f"reference kernels; bands of rows add to it), and takes {format_bytes(own.starting)} "
-             f"in all while it starts. A device's 32-bit build keeps {format_bytes(narrow.tail)} "
-             "(predicted, not run)."]  # fmt: skip
+             "reference kernels; bands of rows add to it). A device's 32-bit build keeps "
+             f"{format_bytes(narrow.tail)} (predicted, not run)."]  # fmt: skip
+    if own.starting > own.head + own.tail:
+        notes.append(f"To start it takes {format_bytes(own.starting)}, more than to run.")
     doubts = [f"what {name} takes" for name in dict.fromkeys((*unknown, *file_of(recipe)[1]))]
     if _halves(graph) and not options.fold_weights:
         doubts.append("half-precision weights")

@@ -120,8 +120,8 @@ def convolutions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
         w = made.const(weights(kind), 1, (n, 2, 2, c), scales(kind, n))
         b = [made.const(bias(kind), 0, (n,), scales(kind, n, 0.0005))] if with_bias else []
         yield f"TRANSPOSE_CONV/{len(b)}", one(
-            "TRANSPOSE_CONV", [ints(made, [1, 2 * side, 2 * side, n]), w, (kind, (1, side, side, c)),
-                               *b],
+            "TRANSPOSE_CONV",
+            [ints(made, [1, 2 * side, 2 * side, n]), w, (kind, (1, side, side, c)), *b],
             [(kind, (1, 2 * side, 2 * side, n))], "TransposeConvOptions", made, strideH=2,
             strideW=2)  # fmt: skip
     for by_channel in (False, True) if kind == "INT8" else (False,):
@@ -347,8 +347,11 @@ def logic(rng: Random) -> Iterator[tuple[str, bytes]]:
 def branches(n: int, *, deep: bool = False, twice: bool = False) -> bytes:
     """An IF over two subgraphs of one operator; with another inside, or run twice."""
     made = Model()
-    go, x, y = made.tensor("BOOL", (1,)), made.tensor("FLOAT32", (1, n)), made.tensor("FLOAT32",
-                                                                                       (1, n))
+    go, x, y = (
+        made.tensor("BOOL", (1,)),
+        made.tensor("FLOAT32", (1, n)),
+        made.tensor("FLOAT32", (1, n)),
+    )
     fields = {"thenSubgraphIndex": 1, "elseSubgraphIndex": 2}
     made.op("IF", [go, x], [y], "IfOptions", **fields)
     last = y
@@ -377,8 +380,11 @@ def loop(n: int) -> bytes:
     made.op("WHILE", given, taken, "WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
     made.ends(given, taken)
     made.subgraph()
-    a, b, go = made.tensor("FLOAT32", (1,)), made.tensor("FLOAT32", (1, n)), made.tensor("BOOL",
-                                                                                         (1,))
+    a, b, go = (
+        made.tensor("FLOAT32", (1,)),
+        made.tensor("FLOAT32", (1, n)),
+        made.tensor("BOOL", (1,)),
+    )
     made.op("LESS", [a, made.const("FLOAT32", [3.0])], [go])
     made.ends([a, b], [go])
     made.subgraph()

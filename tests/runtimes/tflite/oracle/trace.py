@@ -2,7 +2,8 @@
 
 ``python -m tests.runtimes.tflite.oracle.trace LIBRARY REQUEST.json`` reads a list of
 ``[file, arena]`` and writes a line of ``REQUEST.json.answer`` for each: ``[[what, size, align],
-...]``, or what went wrong. An arena of 0 bytes is a large one that is traced; others are only tried.
+...]``, or what went wrong. An arena of 0 bytes is a large one that is traced; others are only
+tried.
 """
 
 from __future__ import annotations
