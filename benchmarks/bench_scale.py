@@ -1,6 +1,11 @@
 """A graph of 100,000 ops: read, index, liveness, greedy arena, both judges; seconds and memory.
 
     python benchmarks/bench_scale.py [OPS] [--json]
+    python benchmarks/bench_scale.py families [BUFFERS]
+
+The second form runs `pack`, `plan`, `lanes`, `modes` and `fit` with a time limit of one second
+on four families of graphs with many readers, parts or long lives, each in a process of its own,
+and prints CPU seconds. Targets: 5 s at 2,000 buffers, 30 s at 10,000.
 
 The graph is a chain with branches: residual adds, concatenations, long skips, in-place ops
 and views, seeded. Targets for 100,000 ops on a 2-core machine: 15 s and 2 GiB in all.
@@ -12,8 +17,11 @@ import gc
 import json
 import random
 import resource
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
@@ -21,6 +29,7 @@ from peakfold.ir import check_graph, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.layouts import make_layout
 from peakfold.planning.planner import plan_layout
+from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import prepare
 from peakfold.planning.verify import verify_plan
 
@@ -97,6 +106,75 @@ def _no_bodies(*_: object) -> None:  # the graph has no control flow
     raise AssertionError
 
 
+def fan(n: int) -> str:
+    """One tensor with n readers, all of them outputs."""
+    made = "".join(f"c{i}: float32[64] = relu(a)\n" for i in range(n))
+    return f"input x: float32[64]\na: float32[64] = relu(x)\n{made}output " + _names("c", n)
+
+
+def concat(n: int) -> str:
+    """n parts, made one by one."""
+    made = "".join(f"c{i}: float32[1,64] = relu(x)\n" for i in range(n))
+    joined = f"y: float32[{n},64] = concat({_names('c', n)}, axis=0)\n"
+    return f"input x: float32[1,64]\n{made}{joined}output y"
+
+
+def split(n: int) -> str:
+    """n parts of one tensor, each read once."""
+    parts = ", ".join(f"c{i}: float32[1,64]" for i in range(n))
+    made = "".join(f"d{i}: float32[1,64] = relu(c{i})\n" for i in range(n))
+    return (f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n"
+            f"{parts} = split(q, axis=0)\n{made}output " + _names("d", n))  # fmt: skip
+
+
+def lives(n: int) -> str:
+    """Each op reads the one before and a random earlier one."""
+    rng = random.Random(0)
+    made = "".join(
+        f"t{i}: int8[{rng.randrange(1, 4096)}] = opaque(t{i - 1}, t{rng.randrange(i)})\n"
+        for i in range(1, n)
+    )
+    return f"input x: int8[64]\nt0: int8[64] = relu(x)\n{made}output t{n - 1}"
+
+
+def _names(letter: str, n: int) -> str:
+    return ", ".join(f"{letter}{i}" for i in range(n))
+
+
+def _rows(graph: str) -> str:
+    """The buffers of a graph, one each, as `pack` reads them."""
+    study = prepare(parse_graph(graph), PlanOptions(), _no_bodies)
+    blocks = study.play(Aliasing(inplace=False, views=False)).blocks
+    rows = [f"{at},{b.pieces[0].start},{b.pieces[-1].stop},{b.size}" for at, b in enumerate(blocks)]
+    return "\n".join(["id,lower,upper,size", *rows])
+
+
+def families(buffers: int) -> None:
+    """CPU seconds of every verb on every family."""
+    verbs = {
+        "pack": ["--minimize"], "plan": [], "lanes": [], "modes": [], "fit": ["--budget", "256KiB"],
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for make in (fan, concat, split, lives):
+            text = "peakfold-graph 1\n" + make(buffers)
+            files = {"pf": text, "csv": _rows(text)}
+            for end, content in files.items():
+                (Path(folder) / f"g.{end}").write_text(content)
+            for verb, more in verbs.items():
+                file = str(Path(folder) / ("g.csv" if verb == "pack" else "g.pf"))
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                command = [sys.executable, "-m", "peakfold", verb, file, "--time-limit", "1", *more]
+                done = subprocess.run([*command, "-q"], capture_output=True, check=False)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                print(
+                    f"{verb:6} {make.__name__:7} {buffers:6}  {cpu:6.1f} s, exit {done.returncode}"
+                )
+
+
 if __name__ == "__main__":
     numbers = [a for a in sys.argv[1:] if a.isdigit()]
+    if "families" in sys.argv:
+        families(int(numbers[0]) if numbers else 2_000)
+        sys.exit()
     print(json.dumps(run(int(numbers[0]) if numbers else 100_000), indent=2))

@@ -157,7 +157,7 @@ def test_what_torch_has_no_loader_for_is_not_imported(tmp_path) -> None:
         "import sys\nsys.modules['torch'] = sys.modules['sympy'] = None\n"
         "from peakfold.cli import main\n"
         "for args in ('inspect a.pt2', 'plan a.pt2', 'inspect b.pt2'):\n"
-        "    try: main(args.split())\n"
+        "    try: main.main(args.split())\n"
         "    except SystemExit as end: print('code', end.code)\n"
     )
     done = subprocess.run(
@@ -186,6 +186,12 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path, capfd) -> None:
     refused(path, capfd)
     path.write_bytes(data.replace(whole, (2**31).to_bytes(4, "little")))
     assert "bytes" in refused(path, capfd)
+
+
+def test_large_programs_are_read(tmp_path) -> None:
+    padded = as_json(program())[:-1] + b" " * (2 * MAX_DIRECTORY) + b"}"
+    path = write(tmp_path / "a.pt2", members() | {"models/model.json": padded})
+    assert len(load(path).graph.ops) == 2
 
 
 def test_a_million_members_are_refused_before_they_are_listed(tmp_path, capfd) -> None:
@@ -300,6 +306,31 @@ def test_bodies_inside_each_other_end_somewhere(tmp_path, capfd) -> None:
         inner = program()["graph_module"]["graph"] | {"nodes": [call], "outputs": [tensor("mul")]}
     parts = members(changed(GRAPH, inner))
     assert "nests too deeply" in refused(write(tmp_path / "a.pt2", parts), capfd)
+
+
+def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
+    """Each of n views read after n writes would be n * n ops."""
+    views = [node("torch.ops.aten.view.default", f"v{n}", self=tensor("x"), size={"as_ints": [16]})
+             for n in range(800)]  # fmt: skip
+    writes = [node("torch.ops.aten.relu_.default", f"w{n}", self=tensor("x")) for n in range(800)]
+    reads = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor(f"v{n}")) for n in range(800)]
+    made = program()
+    graph = made["graph_module"]["graph"]
+    graph["nodes"] = [one | {"name": one["outputs"][0]["as_tensor"]["name"]}
+                      for one in (*views, *writes, *reads, *graph["nodes"])]  # fmt: skip
+    flat = {f"{kind}{n}": meta(16) for kind in "vr" for n in range(800)}
+    graph["tensor_values"] |= flat | {f"w{n}": meta(2, 8) for n in range(800)}
+    assert "too many writes" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
+
+
+def test_sizes_are_not_endlessly_many(tmp_path, capfd) -> None:
+    made = program()
+    graph = made["graph_module"]["graph"]
+    graph["nodes"] = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor("x"))
+                      for n in range(300)] + graph["nodes"]  # fmt: skip
+    graph["tensor_values"] |= {f"r{n}": meta("+".join(f"s{n}*t{k}" for k in range(60)))
+                               for n in range(300)}  # fmt: skip
+    assert "too many expressions" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
 
 
 def test_names_of_terminals_and_giants_stay_quiet(tmp_path, capfd) -> None:

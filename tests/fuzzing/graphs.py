@@ -175,9 +175,19 @@ def random_graph(rng: random.Random) -> Graph:
     return Graph("random", tuple(tensors), tuple(growth.ops), inputs, tuple(outputs))
 
 
-def options_for(graph: Graph, rng: random.Random, chosen: dict[str, object]) -> PlanOptions:
-    """An option set as options; a made-up profile covers some of the graph's ops."""
-    more = {"time_limit": 1.0, "quick": True, **chosen}
+def options_for(
+    graph: Graph, rng: random.Random, chosen: dict[str, object], seconds: float = 60.0
+) -> PlanOptions:
+    """An option set as options; a made-up profile covers some of the graph's ops.
+
+    Args:
+        graph: what is planned.
+        rng: makes up the profile.
+        chosen: one of the option sets.
+        seconds: for searches. So many that a small graph never meets them, or none: a clock
+            would make other plans on a busy machine.
+    """
+    more = {"time_limit": seconds, "quick": True, **chosen}
     if "profile" in chosen:
         rows = [ProfiledOp(op=op.name, operator=op.kind, scratch_bytes=rng.randint(0, 90))
                 for op in graph.ops if rng.random() < 0.5 and not op.regions]  # fmt: skip

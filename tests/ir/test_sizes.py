@@ -72,6 +72,8 @@ def test_limits_hold_at_their_edge() -> None:
         parse_size_text("s0 + " * (MAX_TEXT // 5) + "s0   ")
     with pytest.raises(Unreadable, match="terms"):
         parse_size_text(" + ".join(f"s{n}" for n in range(100)))
+    with pytest.raises(Unreadable, match="product"):
+        parse_size_text("*".join(f"(a{n}+b{n})" for n in range(300)))
     with pytest.raises(Unreadable, match="too large"):
         Expression.of(2**61) * Expression.of(2)
 

@@ -238,3 +238,15 @@ def test_a_value_without_a_size_is_no_zero() -> None:
     assert result.summary.unknown == ["the size of 's'"]
     assert result.summary.total_bytes is None
     assert make_plan(parse_graph(text), PlanOptions(budget=100)).summary.fits is False
+
+
+def test_bytes_that_a_graph_states_hold_for_its_own_sizes() -> None:
+    """No lever scales a view's distance: narrower elements and other inputs are left out."""
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: float32[1,64]\na: float32[1,64] = relu(x)\n"
+        'b: float32[1,32] = slice(a) views=["0<0+128"]\nc: float32[1,32] = relu(b)\noutput c\n'
+    )
+    found = in_arena(graph, 64)
+    assert not any("int8" in lever.what for lever in found.levers)
+    with pytest.raises(UsageError, match="holds for one size"):
+        with_batch(graph, 2)(graph)

@@ -32,7 +32,7 @@ def test_a_file_that_is_none_or_has_no_end(tmp_path: Path, monkeypatch: pytest.M
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "bytes").write_bytes(b"\xff")
-    monkeypatch.setattr(face, "_MAX_PROFILE", 20)
+    monkeypatch.setattr(face, "PROFILE_LIMIT", 20)
     for name in ("pipe", "zero", "bytes", "good", "none", "."):
         with pytest.raises(PeakfoldError):
             face.read_profile(tmp_path / name)

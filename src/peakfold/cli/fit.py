@@ -23,7 +23,7 @@ from peakfold.errors import DoesNotFit, UsageError
 @opt.fold_options
 @opt.train_options
 @opt.step_options
-@opt.time_limit(2.0, "For the search of each lever.")
+@opt.time_limit(10.0, "For all levers; the search of each has a fifth.")
 @opt.json_option
 @opt.quiet_option
 def command(

@@ -38,10 +38,7 @@ from peakfold.frontends.pt2_schema import (
 from peakfold.frontends.pt2_values import ProgramBuilder, Sizes, Value, dtype_of
 from peakfold.frontends.torch_names import INLINED
 from peakfold.ir import Region, Role
-
-MAX_BODIES: Final = 64
-"""Bodies of control flow inside each other."""
-
+from peakfold.ir.check import MAX_NESTING
 
 # What rows and pieces raise where an argument is missing, or is another thing than they take.
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
@@ -63,7 +60,7 @@ class Walker:
         self, graph: Graph, builder: ProgramBuilder, sizes: Sizes, fresh: Storages,
         scope: str = "", depth: int = 0,
     ) -> None:  # fmt: skip
-        if depth > MAX_BODIES:
+        if depth > MAX_NESTING:
             raise ModelError("it nests too deeply")
         self.graph = graph
         self._builder = builder

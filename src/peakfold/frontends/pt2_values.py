@@ -29,7 +29,7 @@ _DTYPES: Final = {
 _STRIDED = 7
 _LAYOUTS: Final = {1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr",
                    5: "sparse_bsc", 6: "mkldnn", _STRIDED: ""}  # fmt: skip
-MAX_LETTERS: Final = 2**17
+MAX_LETTERS: Final = 2**16
 """Characters of all different sizes of a program; a large one has some thousand."""
 LARGEST: Final = 2**62
 """Bytes; no tensor of this world has as many."""
@@ -189,6 +189,8 @@ def _hint(size: SymInt) -> int | None:
 
 class ProgramBuilder(CallBuilder):
     """Grows a graph call by call; tensors are `Value` records of a file."""
+
+    most_looks = 5_000_000
 
     def place_of(self, tensor: Value) -> Place:
         """Where a tensor lies."""

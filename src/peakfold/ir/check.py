@@ -175,7 +175,7 @@ def _check_stated(graph: Graph, op: Op) -> None:
             raise ModelError("states a view of what it has not", where=_where(graph, op))
         base = graph.by_name[op.inputs[view.input]].nbytes
         size = graph.by_name[op.outputs[view.output]].nbytes
-        room = 2**62 if base is None or size is None else base - size
+        room = 2**62 if base is None else base - (size or 0)
         if not 0 <= view.offset <= room:
             raise ModelError("states a view that leaves its base", where=_where(graph, op))
 

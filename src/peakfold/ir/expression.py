@@ -12,17 +12,20 @@ the one PyTorch shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from peakfold.ir.size_functions import (
+    ARITY,
+    BUILT,
     DIVISIONS,
     FLOOR_DIV,
-    ROUNDED,
-    SHIFTS,
+    LOOSE,
+    SAME,
     TRUE_DIVISION,
+    WHOLE,
     Unreadable,
     evaluated,
 )
@@ -31,6 +34,7 @@ LARGEST = 2**62
 """No size, and no number on the way to one, is as large."""
 MAX_POWER = 16
 MAX_TERMS = 64
+MAX_FACTORS = 16
 SUM = ""
 
 
@@ -40,6 +44,13 @@ class Atom:
 
     name: str
     args: tuple[Expression, ...] = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # once: sums lie in products that lie in sums
+        return hash((self.name, self.args))
 
     @cached_property
     def key(self) -> tuple[int, str, str]:
@@ -57,7 +68,7 @@ class Atom:
 
     def within(self) -> str:
         """As a part of a sum or a product."""
-        return f"({self})" if self.name in _LOOSE and self.args else str(self)
+        return f"({self})" if self.name in LOOSE and self.args else str(self)
 
 
 Monomial = tuple[tuple[Atom, int], ...]
@@ -127,11 +138,21 @@ class Expression:
         return tuple(sorted({name for monomial, _ in self.terms for atom, _ in monomial
                              for name in _symbols(atom)}))  # fmt: skip
 
+    @classmethod
+    def total(cls, parts: Iterable[Expression]) -> Expression:
+        """The sum of expressions.
+
+        Raises:
+            Unreadable: it has too many terms, or a factor beyond `LARGEST`.
+        """
+        terms: dict[Monomial, Fraction] = {}
+        for part in parts:
+            for monomial, factor in part.terms:
+                terms[monomial] = terms.get(monomial, Fraction(0)) + factor
+        return cls.made(terms)
+
     def __add__(self, other: Expression) -> Expression:
-        terms = dict(self.terms)
-        for monomial, factor in other.terms:
-            terms[monomial] = terms.get(monomial, Fraction(0)) + factor
-        return self.made(terms)
+        return self.total((self, other))
 
     def __neg__(self) -> Expression:
         return self.made({monomial: -factor for monomial, factor in self.terms})
@@ -147,6 +168,8 @@ class Expression:
             powers[atom] = powers.get(atom, 0) + power
         if any(abs(power) > MAX_POWER for power in powers.values()):
             raise Unreadable("a power in it is too large")
+        if len(powers) > MAX_FACTORS:
+            raise Unreadable(f"it has a product of more than {MAX_FACTORS} sizes")
         factors = sorted(((a, p) for a, p in powers.items() if p), key=lambda one: one[0].key)
         return self.made({tuple(factors): left * right})
 
@@ -184,13 +207,13 @@ class Expression:
         """
         if not any(name in dims for name in self.symbols):
             return self
-        total = self.of(0)
+        parts = []
         for monomial, factor in self.terms:
             product = self.of(factor)
             for atom, power in monomial:
                 product = product * _bound(atom, dims).power(power)
-            total = total + product
-        return total
+            parts.append(product)
+        return self.total(parts)
 
     def enclosed(self) -> str:
         """In parentheses, unless it is a plain name, function or number."""
@@ -252,12 +275,12 @@ def call(name: str, args: list[Expression]) -> Expression:
         >>> str(call("FloorDiv", [Expression.of(7), Expression.of(2)]))
         '3'
     """
-    name = _SAME.get(name, name)
+    name = SAME.get(name, name)
     if name == SUM:
         return args[0]
-    if name in _BUILT:
+    if name in BUILT:
         return _built(name, args)
-    least, most = _ARITY.get(name, (0, -1))
+    least, most = ARITY.get(name, (0, -1))
     if not least <= len(args) <= most:
         raise Unreadable(f"no function {name!r} of {len(args)} sizes is known")
     values = [arg.value for arg in args]
@@ -270,17 +293,19 @@ def call(name: str, args: list[Expression]) -> Expression:
         args = sorted(dict.fromkeys(_flat(name, args)), key=_rank)
         if len(args) == 1:
             return args[0]
-    elif (name in TRUE_DIVISION and values[1] == 1) or (name in _WHOLE and _is_whole(args[0])):
+    elif (name in TRUE_DIVISION and values[1] == 1) or (name in WHOLE and _is_whole(args[0])):
         return args[0]
     return Expression.made({((Atom(name, tuple(args)), 1),): Fraction(1)})
 
 
 def _built(name: str, args: list[Expression]) -> Expression:
-    if name in ("Add", "Mul"):
-        total = Expression.of(0 if name == "Add" else 1)
+    if name == "Add":
+        return Expression.total(args)
+    if name == "Mul":
+        product = Expression.of(1)
         for arg in args:
-            total = total + arg if name == "Add" else total * arg
-        return total
+            product = product * arg
+        return product
     if name == "Identity" and len(args) == 1:
         return args[0]
     exponent = args[1].number if len(args) == 2 else None
@@ -319,14 +344,3 @@ def _is_whole(size: Expression) -> bool:
         and all(p > 0 and not (a.args and a.name in TRUE_DIVISION) for a, p in monomial)
         for monomial, factor in size.terms
     )
-
-
-_BUILT = ("Add", "Mul", "Pow", "PowByNatural", "Identity")
-_SAME = {"CleanDiv": FLOOR_DIV}
-_LOOSE = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
-_WHOLE = ("floor", "ceiling", "FloorToInt", "CeilToInt", "TruncToInt", "RoundToInt")
-_ARITY = {
-    **dict.fromkeys(ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
-    **dict.fromkeys((*DIVISIONS, *SHIFTS), (2, 2)),
-    "ModularIndexing": (3, 3),
-}  # fmt: skip

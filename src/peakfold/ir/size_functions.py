@@ -16,6 +16,15 @@ ROUNDED: Final[Mapping[str, Callable[[Fraction], Fraction | int]]] = {
     "TruncToInt": math.trunc, "TruncToFloat": math.trunc, "RoundToInt": round,
     "ToFloat": Fraction,
 }  # fmt: skip
+BUILT: Final = ("Add", "Mul", "Pow", "PowByNatural", "Identity")
+SAME: Final = {"CleanDiv": FLOOR_DIV}
+LOOSE: Final = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
+WHOLE: Final = ("floor", "ceiling", "FloorToInt", "CeilToInt", "TruncToInt", "RoundToInt")
+ARITY: Final = {
+    **dict.fromkeys(ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
+    **dict.fromkeys((*DIVISIONS, *SHIFTS), (2, 2)),
+    "ModularIndexing": (3, 3),
+}  # fmt: skip
 
 
 class Unreadable(ValueError):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from peakfold.ir.expression import LARGEST, Expression, call
 from peakfold.ir.size_functions import FLOOR_DIV, Unreadable
 
-MAX_TEXT = 1024
+MAX_TEXT = 4096
 """Characters of a size."""
 MAX_DEPTH = 64
 """Parentheses inside each other."""
@@ -90,11 +90,11 @@ class _Reader:
             raise Unreadable(f"{sign!r} is missing before {self.word or 'its end'!r}")
 
     def size(self) -> Expression:
-        total = self._term()
+        parts = [self._term()]
         while sign := self._took("+", "-"):
             term = self._term()
-            total = total + (term if sign == "+" else -term)
-        return total
+            parts.append(term if sign == "+" else -term)
+        return parts[0] if len(parts) == 1 else Expression.total(parts)
 
     def _term(self) -> Expression:
         total = self._factor()

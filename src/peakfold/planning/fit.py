@@ -15,12 +15,7 @@ from typing import Final
 from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
 from peakfold.ir import Graph
-from peakfold.planning.layouts import make_layout
-from peakfold.planning.needing import Runtime, need_of
-from peakfold.planning.options import PlanOptions
-from peakfold.planning.patches import PatchChoice, patch_choices
-from peakfold.planning.planner import study_graph
-from peakfold.planning.rescaled import (
+from peakfold.planning.fit_sizes import (
     BATCH_CUT,
     Setting,
     clock,
@@ -28,11 +23,18 @@ from peakfold.planning.rescaled import (
     own_batch,
     what_ifs,
 )
+from peakfold.planning.layouts import make_layout
+from peakfold.planning.needing import Runtime, need_of
+from peakfold.planning.options import PlanOptions
+from peakfold.planning.patches import PatchChoice, patch_choices
+from peakfold.planning.planner import study_graph
 from peakfold.planning.study import Study
 from peakfold.planning.total import Budgets, Need
 from peakfold.target import load_target
 
 _TRIED_SPLITS: Final = 3
+_SHARES: Final = 5
+"""Searches that share the time limit: about as many levers keep the model."""
 _OTHER: Final = "another network, with another cost"
 
 
@@ -106,7 +108,7 @@ def fit(
     Args:
         graph: as loaded; every dimension a number.
         budgets: what there is; no lever changes what lies in flash.
-        options: target, policies and time limit.
+        options: target, policies and time limit, of which each search has a fifth.
         runtime: what executes the plan, where that is modelled.
         device: where it runs, to tell what work costs in time.
 
@@ -126,6 +128,8 @@ def fit(
         options or PlanOptions(), budget=None, arena_budget=None, flash=None, trace=False,
         split=None,
     )  # fmt: skip
+    limit = options.time_limit
+    options = replace(options, time_limit=limit / _SHARES)
     setting = Setting(budgets, runtime or Runtime(), device)
     search = _Search(graph, options, setting)
     search.free()
@@ -140,7 +144,7 @@ def fit(
     batch, why_not = search.batch()
     return FitResult(
         need=search.need, as_is=as_is, budgets=budgets, levers=tuple(levers),
-        options=search.options,
+        options=replace(search.options, time_limit=limit),
         largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip

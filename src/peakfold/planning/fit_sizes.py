@@ -16,7 +16,7 @@ from peakfold.planning.options import PlanOptions
 from peakfold.planning.planner import study_graph
 from peakfold.planning.study import Study
 from peakfold.planning.total import Budgets, Need
-from peakfold.transform.rescale import Rescale, with_batch
+from peakfold.transform.rescale import Rescale, of_one_size, with_batch
 
 BATCH_CUT: Final = "search ended by the time limit: a larger batch may fit"
 _MOST_BATCH: Final = 2**20
@@ -94,7 +94,9 @@ def what_ifs(graph: Graph, setting: Setting, options: PlanOptions) -> Iterator[W
 
 
 def _narrow(graph: Graph) -> Graph:
-    """The graph with activations and inputs of a byte an element."""
+    """The graph with activations and inputs of a byte an element, where it states no bytes."""
+    if any(map(of_one_size, graph.ops)) or any(t.stated_bytes is not None for t in graph.tensors):
+        return graph
     wide = {"float16", "bfloat16", "float32", "float64"}
     roles = {Role.ACTIVATION, Role.INPUT}
     tensors = tuple(
