@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz clean
+.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz oracles clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -46,6 +46,10 @@ wheel: $(READY)
 # The table of requirement ids and the tests that prove them.
 trace: $(READY)
 	$(BIN)/python tools/trace.py --write
+
+# Real runtimes as oracles of our tests, the whole of each; results go to docs/benchmarks/oracles.md.
+oracles: $(READY)
+	$(BIN)/python tools/oracle_tflm.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_scale.py

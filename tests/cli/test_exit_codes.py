@@ -66,7 +66,15 @@ CASES = [
     (2, "plan chain.pf --order worst"),
     (2, "plan chain.pf --lanes none"),
     (2, "plan chain.pf --lanes 2 --strategy by-size"),
+    (2, "plan chain.pf --flash 1MiB"),
+    (2, "fit chain.pf --flash 1MiB"),
+    (2, "fit chain.pf --flash 1MiB --budget 1MiB"),
     (3, "plan chain.pf --budget 255"),
+    (3, "plan chain.pf --budget 767"),
+    (3, "plan chain.pf --arena-budget 255"),
+    (3, "plan chain.pf --budget 1MiB --arena-budget 255"),
+    (3, "plan chain.pf --target tflm --budget 1MiB --flash 1MiB"),
+    (3, "fit chain.pf --budget 767"),
     (5, "verify chain.pf ex4.pf"),
 ]
 
@@ -108,7 +116,9 @@ def test_a_missed_budget_still_shows_and_writes_the_plan(call: Call, models: Pat
     assert "does not fit" in error_line(result.stderr)
     assert "proven" in error_line(result.stderr)
     assert call("verify", models / "chain.pf", out).exit_code == 0
-    assert call("plan", models / "chain.pf", "--budget", "256B").exit_code == 0
+    assert call("plan", models / "chain.pf", "--arena-budget", "256B").exit_code == 0
+    assert call("plan", models / "chain.pf", "--budget", "768B").exit_code == 0
+    assert call("plan", models / "chain.pf", "--budget", "767B").exit_code == 3
 
 
 def test_a_tampered_plan_fails_with_5(call: Call, models: Path) -> None:

@@ -229,7 +229,7 @@ class Oracle(Placed):
                            "profile" if op.name in self.plan.profile else "buffers")  # fmt: skip
 
     def bodies(self) -> None:
-        align = self.plan.policies.align
+        align, target = self.plan.policies.align, target_of(self.plan.target)
         plans = {(body.op, body.region): body.plan for body in self.plan.bodies}
         for at, op in enumerate(self.graph.ops):
             have = max((s.high - s.low for s in self.scratch.get(at, ())), default=0)
@@ -238,11 +238,12 @@ class Oracle(Placed):
                 if body is None:
                     self.wrong("place", f"body {number} of op {at} has no plan", "bodies")
                     continue
-                inside = -(-body.arena_bytes // align) * align + slot_bytes(op, region, align)
+                slots = slot_bytes(op, region, align, target)
+                inside = -(-body.arena_bytes // align) * align + slots
                 if have < inside:
                     self.wrong("scratch", f"op {at} has no room for body {number}", "bodies")
                 policies = body.policies
-                if (policies.inputs, policies.outputs) != ("external", "external"):
+                if (policies.inputs, policies.outputs) != target.body_policies:
                     self.wrong("external", f"body {number} of op {at} owns nothing", "bodies")
                 if policies.align > align:
                     self.wrong("place", f"body {number} of op {at} is not aligned", "bodies")

@@ -75,14 +75,20 @@ def test_wrong_options_are_named(chain: Path) -> None:
 
 
 def test_budget_misses_say_what_is_proven(chain: Path) -> None:
-    def miss(budget: int, **options: Any) -> str:
-        result = peakfold.plan(chain, budget=budget, **options)
-        return budget_miss(result.summary, result.plan) or "fits"
+    def miss(**options: Any) -> str:
+        return budget_miss(peakfold.plan(chain, **options).result) or "fits"
 
-    assert miss(256) == "fits"
-    assert "every order needs" in miss(255)
-    assert "mode arena may need less" in miss(500, mode="naive")
-    assert peakfold.plan(chain, budget="256B").summary.fits is True
+    assert miss(arena_budget=256) == "fits"
+    assert "the arena needs 256 B (256 B)" in miss(arena_budget=255)
+    assert "every order needs 256 B" in miss(arena_budget=255)
+    assert "mode arena may need less" in miss(arena_budget=500, mode="naive")
+    beside = 2 * 256  # the input and the parameter
+    assert miss(budget=256 + beside, arena_budget=256) == "fits"
+    assert "the plan needs 768 B (768 B)" in miss(budget=767)
+    assert "every order needs 768 B" in miss(budget=767)
+    assert "mode arena may need less" in miss(budget=1000, mode="naive")
+    assert peakfold.plan(chain, arena_budget="256B").summary.fits is True
+    assert peakfold.plan(chain, budget="256B").summary.fits is False
 
 
 HEAVY = "numpy", "onnx", "rich", "click"

@@ -34,6 +34,8 @@ OPTIONS: list[tuple[str, Any]] = [
     ("align", "16"), ("align", True), ("align", nan), ("align", 10**5000), ("align", [10**5000]),
     ("budget", -5), ("budget", BIG), ("budget", 1.5), ("budget", True), ("budget", [1]),
     ("budget", "much"), ("budget", "9" * 5000), ("budget", "9" * 400 + ".5"),
+    ("arena_budget", -5), ("arena_budget", 1.5), ("arena_budget", "much"), ("flash", -5),
+    ("flash", True), ("flash", "much"), ("flash", 2**20),
     ("lanes", -1), ("lanes", None), ("lanes", 1.5), ("lanes", "free"), ("lanes", True),
     ("lanes", BIG), ("added_edges", -1), ("added_edges", "2"), ("added_edges", BIG),
     ("time_limit", nan), ("time_limit", -1), ("time_limit", "1"), ("time_limit", None),

@@ -97,7 +97,7 @@ def test_an_alignment_that_c_cannot_say_is_refused(tmp_path: Path) -> None:
         apply(tmp_path / "m.pf", odd, to="c")
     assert raised.value.exit_code in (2, 5)  # another judge may be faster
     with pytest.raises(UsageError, match="powers of two"):
-        _to_text(graph, odd, "c")
+        _to_text(tmp_path / "m.pf", graph, odd, "c")
     assert apply(tmp_path / "m.pf", made, to="c").data
 
 

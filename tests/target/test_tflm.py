@@ -11,7 +11,8 @@ from peakfold.planning.verify import verify_plan
 from peakfold.reports.applying import apply
 from peakfold.reports.measuring import measure
 from peakfold.target import load_target
-from peakfold.target.scratch import Operand, load_scratch
+from peakfold.target.formula import Operand
+from peakfold.target.scratch import load_scratch
 from tests.conftest import ROOT
 
 MODEL = ROOT / "docs" / "examples" / "person_detect.tflite"

@@ -24,6 +24,8 @@ class Facts:
         known: false for an op the registry has no row for.
         renames: the op keeps every byte where it is, so in place asks for equal bytes only.
         overlap: inputs that output 0 may be written over at a distance.
+        room: ops of the same number have their scratch in the same place, since they run the same
+            body, whose tensors have one place; -1 = a place of its own.
     """
 
     inplace: tuple[int, ...] = ()
@@ -33,6 +35,7 @@ class Facts:
     known: bool = True
     renames: bool = False
     overlap: tuple[OverlapFact, ...] = ()
+    room: int = -1
 
 
 def op_facts(graph: Graph, op: Op, target: Target) -> Facts:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from peakfold.ir import Graph, Op, Region
+from peakfold.target import Target
 from peakfold.units import round_up
 
 _WITHOUT_SLOTS = ("if", "case", "call", "call_once")
 
 
-def slot_bytes(op: Op, region: Region, align: int) -> int:
+def slot_bytes(op: Op, region: Region, align: int, target: Target) -> int:
     """Padded bytes an op needs beside the arena of one of its bodies.
 
-    An `if`, `case` or `call` writes its body's results straight into its own, and needs
-    nothing. A `loop`, `while` or `scan` keeps two slots per carried value, one read and one
-    written (no in-place update is proven here), and a buffer for every slice that is not
-    contiguous in its tensor. Results that collect one slice a trip are results of the op, at
+    Where a target keeps bodies' own inputs and outputs, they are in that arena, and nothing is
+    needed. Elsewhere an `if`, `case` or `call` writes its body's results straight into its own,
+    and needs nothing, either. A `loop`, `while` or `scan` keeps two slots per carried value, one
+    read and one written (no in-place update is proven here), and a buffer for every slice that is
+    not contiguous in its tensor. Results that collect one slice a trip are results of the op, at
     full length.
 
     Args:
         op: the control-flow op.
         region: one body of it.
         align: padding of every slot.
+        target: whose rules hold for bodies.
     """
-    if op.kind in _WITHOUT_SLOTS:
+    if target.bodies == "kept" or op.kind in _WITHOUT_SLOTS:
         return 0
     body = region.graph
     formal = [name for name in body.inputs if name not in region.captures]

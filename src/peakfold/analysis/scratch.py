@@ -13,7 +13,8 @@ from peakfold.frontends.tflite_kinds import BUILTIN_KINDS, CUSTOM_KINDS
 from peakfold.ir import Tensor
 from peakfold.ops.spec import Context, concrete
 from peakfold.target import Target
-from peakfold.target.scratch import Operand, load_scratch
+from peakfold.target.formula import Operand
+from peakfold.target.scratch import load_scratch
 from peakfold.units import round_up
 
 

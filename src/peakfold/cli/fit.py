@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from peakfold.cli import options as opt
+from peakfold.cli.budgets import budget_options, only_budget
 from peakfold.cli.group import say_error
 from peakfold.cli.output import color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
-
-if TYPE_CHECKING:
-    from peakfold.reports.payload import FitDocument, TrainingFitDocument
 
 
 @opt.verb("fit", example="peakfold fit model.tflite --target tflm --budget 256KiB")
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 @opt.binding_options
 @opt.target_option
 @click.option("--device", metavar="D", help="Take the memory of a device; `peakfold devices`.")
-@click.option("--budget", type=opt.Size(), help="Bytes there are for the arena.")
+@budget_options
 @opt.align_option
 @opt.fold_options
 @opt.train_options
@@ -30,58 +28,71 @@ if TYPE_CHECKING:
 @opt.quiet_option
 def command(
     model: str, dims: tuple[str, ...], shapes: tuple[str, ...], device: str | None,
-    budget: int | None, as_json: bool, quiet: bool, **flags: Any,  # noqa: ANN401
+    as_json: bool, quiet: bool, **flags: Any,  # noqa: ANN401
 ) -> int:  # fmt: skip
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
-    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit.
+    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit,
+    or when that is not known.
     """
-    from peakfold.analysis import Index
     from peakfold.device import load_device
     from peakfold.frontends import Bindings, load
     from peakfold.planning import PlanOptions
     from peakfold.planning.fit import fit
-    from peakfold.planning.study import recipe_of
-    from peakfold.reports.fit import bytes_beside, fit_document, fit_text, room, runtime_of
+    from peakfold.planning.needing import flash_roles
+    from peakfold.planning.options import no_flash
+    from peakfold.planning.total import Budgets
+    from peakfold.reports.fit import fit_document, fit_text, room
     from peakfold.reports.inspecting import called
     from peakfold.reports.payload import to_json
-    from peakfold.transform import replay
+    from peakfold.reports.runtime import advice, runtime_of
+    from peakfold.target import load_target
 
     step = opt.take_step(flags)
     if flags["train"] and opt.is_callable(model):
-        return _training(model, dims, flags, step, device, budget, as_json=as_json, quiet=quiet)
+        return _training(model, dims, flags, step, device, as_json=as_json, quiet=quiet)
     if step:
         raise UsageError("options of a torch step", hint="they go with module:callable --train")
     train = opt.take_training(flags)
     fold = not flags.pop("no_fold")
+    given = Budgets(
+        total=flags.pop("budget"), arena=flags.pop("arena_budget"), flash=flags.pop("flash")
+    )
     options = PlanOptions(train=train, fold=fold, **flags)
     chip = None if device is None else load_device(device)
-    have = room(chip, budget)
+    if given.flash is not None and not flash_roles(load_target(options.target), chip):
+        raise no_flash(options.target)
+    have = room(chip, given)
     with working("trying levers", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
-        graph = replay(loaded.graph, recipe_of(options))
-        beside = bytes_beside(Index.of(graph), options, None if budget is not None else chip)
-        runtime, notes = runtime_of(model, loaded, options)
-        result = fit(loaded.graph, max(have - beside, 0), options, runtime, chip)
-    document = fit_document(called(loaded), result, have, beside, chip, notes)
+        runtime = runtime_of(loaded, options)
+        result = fit(loaded.graph, have, options, runtime, chip)
+        document = fit_document(called(loaded), result, runtime, chip, advice(loaded, options))
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
-    return _verdict(document)
+    if result.fits:
+        return 0
+    from peakfold.reports.budget import miss
+
+    say_error(miss("the model", result.need, have) or document.answer)
+    return DoesNotFit.exit_code
 
 
 def _training(
     model: str, dims: tuple[str, ...], flags: dict[str, Any], step: dict[str, Any],
-    device: str | None, budget: int | None, *, as_json: bool, quiet: bool,
+    device: str | None, *, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A training step of a torch module: levers and the largest batch, by real captures."""
     from peakfold.device import load_device
     from peakfold.frontends import Bindings
+    from peakfold.planning.total import Budgets
+    from peakfold.reports.budget import short_of
     from peakfold.reports.fit import room
     from peakfold.reports.fit_training import fit_training, fit_training_text
     from peakfold.reports.payload import to_json
 
     chip = None if device is None else load_device(device)
-    have = room(chip, budget)
+    have = room(chip, Budgets(total=only_budget(flags))).total or 0
     with working("running steps on tensors without memory", quiet=quiet):
         target = opt.torch_target(flags["target"], step, chip)
         wanted = opt.step_of(flags["optimizer"], step, target)
@@ -91,13 +102,6 @@ def _training(
         to_json(document) if as_json
         else fit_training_text(document, width=width(), color=color())
     )  # fmt: skip
-    return _verdict(document)
-
-
-def _verdict(document: FitDocument | TrainingFitDocument) -> int:
-    """0, or 3 with the reason."""
-    from peakfold.reports.budget import short_of
-
     if document.fits:
         return 0
     say_error(short_of("the model", document.need_bytes, document.have_bytes))

@@ -49,8 +49,8 @@ def command(
     """Run MODEL without and with PLAN, and say what was measured.
 
     Without PLAN the model is planned first, for the runtime's rules. Outputs, and the results of
-    all operators on the way, are compared bit for bit. Exit code 5: the plan was not obeyed, a
-    result differs, or a wrong file was not rejected.
+    operators on the way, are compared bit for bit. Exit code 5: the plan was not obeyed, a
+    result differs, the whole arena was predicted too low, or a wrong file was not rejected.
     """
     if output is not None and not scratch:
         raise UsageError("-o goes with --scratch", hint="stdout holds what was measured")
@@ -81,7 +81,8 @@ def command(
         )  # fmt: skip
     emit(report.to_json() if as_json else report.to_text(width=width(), color=color()))
     if not report.ok:
-        say_error(f"{model}: the plan was not obeyed, a result differs, or a check failed")
+        low = ", and the whole arena was predicted too low" * report.document.arena_too_low
+        say_error(f"{model}: the plan was not obeyed, a result differs, or a check failed{low}")
         return InvalidPlan.exit_code
     return 0
 

@@ -108,7 +108,9 @@ def verb(
     return make
 
 
-def _stack(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+def stack(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Several options as one decorator, in the order of ``--help``."""
+
     def apply(function: _F) -> _F:
         for option in reversed(options):
             function = option(function)
@@ -166,9 +168,9 @@ trust_option = click.option(
     help="Let PyTorch's own loader read a .pt2, which runs code of the file.",
 )  # fmt: skip
 
-model_argument = _stack(click.argument("model", metavar="MODEL"), trust_option)
+model_argument = stack(click.argument("model", metavar="MODEL"), trust_option)
 
-binding_options = _stack(
+binding_options = stack(
     click.option(
         "--dim", "dims", multiple=True, metavar="NAME=N",
         help="Number for a symbolic dimension; repeatable.",
@@ -179,7 +181,7 @@ binding_options = _stack(
     ),
 )  # fmt: skip
 
-fold_options = _stack(
+fold_options = stack(
     click.option(
         "--no-fold", is_flag=True, help="Keep ops whose inputs are all known before the run."
     ),
@@ -189,7 +191,7 @@ fold_options = _stack(
     ),
 )  # fmt: skip
 
-train_options = _stack(
+train_options = stack(
     click.option("--train", is_flag=True, help="Plan a training step: backward and optimizer."),
     click.option(
         "--optimizer", type=click.Choice(OPTIMIZERS), help="Update the parameters at the end."
@@ -209,7 +211,7 @@ train_options = _stack(
 )  # fmt: skip
 
 
-run_options = _stack(
+run_options = stack(
     click.option("--optimizer-form", type=click.Choice(FORMS),
                  help="Of a torch step: how the optimizer walks the parameters."),
     click.option("--accumulate", type=click.IntRange(min=1), metavar="N",
@@ -218,7 +220,7 @@ run_options = _stack(
                  help="Of a torch step: element type of the forward pass."),
 )  # fmt: skip
 
-step_options = _stack(
+step_options = stack(
     run_options,
     click.option("--kernels", type=click.Choice(("cpu", "cuda")),
                  help="Of a torch step: whose kernels decide what is saved."),

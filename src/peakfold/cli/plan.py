@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peakfold.cli import options as opt
+from peakfold.cli.budgets import budget_options, only_budget
 from peakfold.cli.group import say_error
 from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
@@ -79,7 +80,7 @@ Strategies:
 @click.option("--snapshot", metavar="FILE", help="Of a torch step: for PyTorch's memory viewer.")
 @click.option("--split", metavar="TENSOR=N",
               help="Compute everything up to a tensor in N bands of rows.")  # fmt: skip
-@click.option("--budget", type=opt.Size(), help="Exit with 3 when the plan needs more.")
+@budget_options
 @opt.time_limit(5.0, "Time for the search after the fast strategies.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of randomised search.")
 @click.option("--profile", metavar="FILE", help="Measured scratch, from measure --scratch.")
@@ -147,7 +148,7 @@ def _training(
     if shapes or outputs.wants("svg") or outputs.wants("png"):
         raise UsageError("--shape, --svg and --png are not for a torch step",
                          hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
-    budget = flags.pop("budget")
+    budget = only_budget(flags)
     chip = None if device is None else load_device(device)
     target = opt.torch_target(flags["target"], step, chip)
     flags |= {"train": False, "optimizer": None, "param_grads": None, "target": target}
@@ -203,7 +204,7 @@ def _verdict(report: PlanReport) -> int:
     """0, or 3 with the reason when the budget is missed: the plan is out by then."""
     from peakfold.reports.budget import budget_miss
 
-    miss = budget_miss(report.summary, report.plan)
+    miss = budget_miss(report.result)
     if miss is None:
         return 0
     say_error(miss)

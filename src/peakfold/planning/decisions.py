@@ -35,7 +35,9 @@ class Block:
 
     Attributes:
         storage: storage id, or -1.
-        workspace: op id whose scratch this is, or -1.
+        workspace: op id whose scratch this is, or -1; of several ops that share one place, the
+            first.
+        tied: those ops in the order they run, with one piece each; else empty.
         copy: tensor whose copy this is, or -1.
         size: padded bytes.
         pieces: when which bytes of it are alive.
@@ -46,6 +48,7 @@ class Block:
     storage: int = -1
     workspace: int = -1
     copy: int = -1
+    tied: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +169,20 @@ def _blocks(
     for tensor in schedule.copied:
         size = round_up(index.nbytes[tensor], policies.align)
         blocks.append(Block(size, (Piece(end - 1, end, 0, size),), copy=tensor))
+    rooms: dict[int, list[tuple[int, Piece]]] = {}
     for step, op in enumerate(schedule.order):
         size = round_up(facts[op].workspace or 0, policies.align)
-        if size:
+        if size and facts[op].room >= 0:
+            rooms.setdefault(facts[op].room, []).append((op, Piece(step, step + 1, 0, size)))
+        elif size:
             blocks.append(Block(size, (Piece(step, step + 1, 0, size),), workspace=op))
-    return blocks
+    return blocks + [_room(*zip(*users, strict=True)) for users in rooms.values()]
+
+
+def _room(ops: tuple[int, ...], pieces: tuple[Piece, ...]) -> Block:
+    """One place for the scratch of several ops."""
+    size = max(piece.upper for piece in pieces)
+    return Block(size, pieces, workspace=ops[0], tied=ops)
 
 
 def _padded(storage: int, pieces: list[Piece], align: int) -> Block:

@@ -8,27 +8,29 @@ what-ifs: fewer pixels, smaller elements. Each is planned for real, on top of th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
-from peakfold.ir import DTYPES, Graph, Role
+from peakfold.ir import Graph
 from peakfold.planning.fit_sizes import (
     BATCH_CUT,
-    arena_layout,
-    fit_clock,
+    Setting,
+    clock,
     largest_batch,
-    largest_image,
     own_batch,
+    what_ifs,
 )
 from peakfold.planning.layouts import make_layout
+from peakfold.planning.needing import Runtime, need_of
 from peakfold.planning.options import PlanOptions
-from peakfold.planning.patches import patch_choices
+from peakfold.planning.patches import PatchChoice, patch_choices
 from peakfold.planning.planner import study_graph
+from peakfold.planning.study import Study
+from peakfold.planning.total import Budgets, Need
 from peakfold.target import load_target
-from peakfold.transform.rescale import of_one_size
 
 _TRIED_SPLITS: Final = 3
 _SHARES: Final = 5
@@ -42,8 +44,7 @@ class FitOption:
 
     Attributes:
         what: the lever, in words.
-        peak_bytes: the arena with it.
-        need_bytes: the arena and what this plan needs beside it.
+        need: what the plan with it takes.
         extra_flops: operations it adds to a run; `None` = not known.
         extra_time_s: seconds that those take at least on the device; `None` = not known.
         why: why one of them is not known.
@@ -54,28 +55,14 @@ class FitOption:
     """
 
     what: str
-    peak_bytes: int
+    need: Need
     extra_flops: int | None = 0
     applied: bool = False
     changes_model: bool = False
     flag: str = ""
-    need_bytes: int = 0
     extra_time_s: float | None = 0.0
     why: str = ""
     complete: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What a runtime does by itself, and keeps beside the arena.
-
-    Attributes:
-        own: bytes of the arena it makes without a plan; `None` = not known.
-        whole: bytes to set aside for an arena of some size under some options.
-    """
-
-    own: int | None = None
-    whole: Callable[[int, PlanOptions], int] = field(default=lambda arena, _options: arena)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +70,22 @@ class FitResult:
     """The answer.
 
     Attributes:
-        need_bytes: what the cheapest plan that fits needs, or else the smallest one found.
-        have_bytes: the budget.
-        fits: the plan of `options` meets the budget.
+        need: what the cheapest plan that fits takes, or else the smallest one found.
+        as_is: the same of plans that add no work.
+        budgets: what there is.
         levers: every lever tried, cheapest first; the first is what a plain runtime needs.
-        options: of the plan that needs `need_bytes`.
+        options: of the plan that takes `need`.
         largest_batch: the largest batch that fits with the free levers, and no less than the
             graph's own when that fits; `None` where the network does not scale with its first
-            dimension.
+            dimension, or where what its plan takes is not known.
         batch_note: why there is no largest batch, or why a larger one may fit; else empty.
-        bound_bytes: no order and no layout of the unchanged network needs less.
+        bound_bytes: no order and no layout of the unchanged network has a smaller arena.
         complete: False where a limit ended a search: for splits, sizes, batches or an arena.
     """
 
-    need_bytes: int
-    have_bytes: int
-    fits: bool
+    need: Need
+    as_is: Need
+    budgets: Budgets
     levers: tuple[FitOption, ...]
     options: PlanOptions
     largest_batch: int | None
@@ -106,18 +93,23 @@ class FitResult:
     bound_bytes: int
     complete: bool = True
 
+    @property
+    def fits(self) -> bool | None:
+        """Whether the plan of `options` meets the budgets; `None` = not known."""
+        return self.budgets.verdict(self.need)
+
 
 def fit(
-    graph: Graph, budget: int, options: PlanOptions | None = None, runtime: Runtime | None = None,
-    device: Device | None = None,
+    graph: Graph, budgets: Budgets, options: PlanOptions | None = None,
+    runtime: Runtime | None = None, device: Device | None = None,
 ) -> FitResult:  # fmt: skip
-    """Try the levers on a graph until the budget is met; report all of them.
+    """Try the levers on a graph until the budgets are met; report all of them.
 
     Args:
         graph: as loaded; every dimension a number.
-        budget: bytes the arena, and what the runtime keeps beside it, may take.
+        budgets: what there is; no lever changes what lies in flash.
         options: target, policies and time limit, of which each search has a fifth.
-        runtime: what executes the plan; by default one that keeps nothing beside the arena.
+        runtime: what executes the plan, where that is modelled.
         device: where it runs, to tell what work costs in time.
 
     Raises:
@@ -128,65 +120,70 @@ def fit(
         >>> from peakfold.ir import parse_graph
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\n"
         ...                 "y: int8[64] = sigmoid(x)\\nz: int8[64] = relu(y)\\noutput z")
-        >>> answer = fit(g, 64)
-        >>> answer.fits, [lever.peak_bytes for lever in answer.levers[:3]]
-        (True, [128, 128, 64])
+        >>> answer = fit(g, Budgets(total=128))
+        >>> answer.fits, [lever.need.arena for lever in answer.levers[:3]], answer.need.nbytes
+        (True, [128, 128, 64], 128)
     """
-    options = replace(options or PlanOptions(), budget=None, trace=False, split=None)
+    options = replace(
+        options or PlanOptions(), budget=None, arena_budget=None, flash=None, trace=False,
+        split=None,
+    )  # fmt: skip
     limit = options.time_limit
     options = replace(options, time_limit=limit / _SHARES)
-    runtime = runtime or Runtime()
-    search = _Search(graph, budget, options, runtime, device)
+    setting = Setting(budgets, runtime or Runtime(), device)
+    search = _Search(graph, options, setting)
     search.free()
+    as_is = search.need
     if not search.met and options.train is None:
         search.split()
-    room = 2 * budget - runtime.whole(budget, options)
-    levers = [
-        *search.levers,
-        *(replace(v, need_bytes=runtime.whole(v.peak_bytes, options))
-          for v in _what_ifs(graph, room, search.free_options)),
-    ]  # fmt: skip
-    batch, why_not = largest_batch(graph, room, search.free_options)
-    if batch is not None and search.met:
-        # Bands, or an order that the tries do without, may be what makes the given batch fit.
-        batch = max(batch, own_batch(graph))
+    levers = [*search.levers, *(
+        FitOption(found.what, found.need, None, changes_model=True, extra_time_s=None, why=_OTHER,
+                  complete=found.complete)
+        for found in what_ifs(graph, setting, search.free_options)
+    )]  # fmt: skip
+    batch, why_not = search.batch()
     return FitResult(
-        need_bytes=search.best, have_bytes=budget, fits=search.met,
-        levers=tuple(levers), options=replace(search.options, time_limit=limit),
+        need=search.need, as_is=as_is, budgets=budgets, levers=tuple(levers),
+        options=replace(search.options, time_limit=limit),
         largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
 
 
 class _Search:
-    def __init__(
-        self, graph: Graph, budget: int, options: PlanOptions, runtime: Runtime,
-        device: Device | None,
-    ) -> None:  # fmt: skip
-        self.graph, self.budget, self.base, self.runtime = graph, budget, options, runtime
-        self.device = device
+    def __init__(self, graph: Graph, options: PlanOptions, setting: Setting) -> None:
+        self.graph, self.base, self.setting = graph, options, setting
         self.levers: list[FitOption] = []
-        self.best, self.options, self.free_options = 1 << 62, options, options
+        self.best: Need | None = None
+        self.options, self.free_options = options, options
         self.bound = 0
         self.complete = True
 
     @property
+    def need(self) -> Need:
+        """Of the best plan; there is one from the first lever on."""
+        if self.best is None:
+            raise RuntimeError("no lever was tried")
+        return self.best
+
+    @property
     def met(self) -> bool:
-        return self.best <= self.budget
+        return self.best is not None and self.setting.met(self.best)
 
     def free(self) -> None:
         """Levers that cost nothing, each on top of the last, in the order of their risk."""
-        if self.runtime.own is not None:
-            self._take(FitOption("the runtime's own plan", self.runtime.own), self.base)
-        least = 1 << 62
-        for what, flag, options in self._steps():
+        runtime, least = self.setting.runtime, 1 << 62
+        for at, (what, flag, options) in enumerate(self._steps()):
             study = study_graph(self.graph, options)
+            if at == 0 and runtime.own is not None:
+                own = need_of(study, runtime.own, runtime.untouched(), self.setting.device)
+                self._take(FitOption("the runtime's own plan", own), self.base)
             layout = make_layout(study, "arena", options.strategy)
-            total = layout.total
-            self._take(FitOption(what, total, flag=flag, complete=layout.complete), options)
+            need = self.setting.need(study, layout.total)
+            self._take(FitOption(what, need, flag=flag, complete=layout.complete), options)
             self.bound = study.any_order  # of the last step, which may share the most
-            if total < least:
-                least, self.free_options = total, options
+            if layout.total < least:
+                least, self.free_options = layout.total, options
 
     def _steps(self) -> Iterator[tuple[str, str, PlanOptions]]:
         plain = replace(
@@ -195,7 +192,7 @@ class _Search:
         )  # fmt: skip
         overlaps = bool(load_target(self.base.target).overlap_kinds)
         apart = " --no-overlap" if overlaps else ""
-        if self.runtime.own is None:
+        if self.setting.runtime.own is None:
             yield "one buffer each, greedy by size", "", plain
         at = replace(plain, strategy="best")
         yield "offsets searched", "--no-inplace --no-views" + apart, at
@@ -210,25 +207,18 @@ class _Search:
 
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
-        whole = spent(study_graph(self.graph, self.base).graph, self.device)
-        deadline = fit_clock(self.base)
-        choices = patch_choices(self.graph, self.base, deadline.expired)
-        self.complete = not deadline.expired()
-        needs = [self.runtime.whole(c.live_bytes, replace(self.base, split=c.split))
-                 for c in choices]  # fmt: skip
-        # The cheapest that may fit, else those that come nearest.
-        fitting = [c for c, need in zip(choices, needs, strict=True) if need <= self.budget]
-        nearest = [choices[at] for at in sorted(range(len(needs)), key=lambda at: needs[at])]
-        for choice in (fitting[::-1] or nearest)[:_TRIED_SPLITS]:
+        base, device = study_graph(self.graph, self.base), self.setting.device
+        whole = spent(base.graph, device)
+        for choice in self._choices(base):
             options = replace(self.free_options, order="file", split=choice.split)
             study = study_graph(self.graph, options)
-            added = extra(whole, spent(study.graph, self.device))
+            added = extra(whole, spent(study.graph, device))
             split, layout = choice.split, make_layout(study, "arena", options.strategy)
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    layout.total, added.flops, complete=layout.complete,
-                    extra_time_s=added.time_s, why=added.why,
+                    self.setting.need(study, layout.total), added.flops,
+                    complete=layout.complete, extra_time_s=added.time_s, why=added.why,
                     flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
                 options,
@@ -236,38 +226,34 @@ class _Search:
             if self.met:
                 return
 
+    def _choices(self, base: Study) -> list[PatchChoice]:
+        """The splits to try: the cheapest that may fit, else those that come nearest."""
+        deadline = clock(self.base)
+        choices = patch_choices(self.graph, self.base, deadline.expired)
+        self.complete = not deadline.expired()
+        budgets, over = self.setting.budgets, list[tuple[int, int]]()
+        for at, choice in enumerate(choices):
+            study = replace(base, options=replace(self.base, split=choice.split))
+            if self.setting.runtime.obeys(study.options):
+                over.append((budgets.over(self.setting.need(study, choice.live_bytes)), at))
+        fitting = [choices[at] for misses, at in over if misses <= 0]
+        return (fitting[::-1] or [choices[at] for _, at in sorted(over)])[:_TRIED_SPLITS]
+
     def _take(self, lever: FitOption, options: PlanOptions) -> None:
-        """Note a lever; it becomes part of the plan when it lowers the arena and that is needed."""
-        need = self.runtime.whole(lever.peak_bytes, options)
-        takes = need < self.best and not self.met
+        """Note a lever; it becomes part of the plan when it lowers the need and that is needed."""
+        over = self.setting.budgets.over
+        takes = self.best is None or (not self.met and over(lever.need) < over(self.best))
         if takes:
-            self.best, self.options = need, options
-        self.levers.append(replace(lever, applied=takes, need_bytes=need))
+            self.best, self.options = lever.need, options
+        self.levers.append(replace(lever, applied=takes))
 
-
-def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOption]:
-    """Levers that change the model."""
-    options = replace(options, order="file", time_limit=min(options.time_limit, 1.0))
-    smaller = largest_image(graph, budget, options)
-    if smaller is not None:
-        pixels, peak, complete = smaller
-        yield FitOption(f"what if: input of {pixels}", peak, None, changes_model=True,
-                        extra_time_s=None, why=_OTHER, complete=complete)  # fmt: skip
-    narrow = _narrow(graph)
-    if narrow is not graph and options.train is None:  # integers have no gradients
-        layout = arena_layout(narrow, options)
-        yield FitOption("what if: activations of int8", layout.total, None, changes_model=True,
-                        extra_time_s=None, why=_OTHER, complete=layout.complete)  # fmt: skip
-
-
-def _narrow(graph: Graph) -> Graph:
-    """The graph with activations and inputs of a byte an element, where it states no bytes."""
-    if any(map(of_one_size, graph.ops)) or any(t.stated_bytes is not None for t in graph.tensors):
-        return graph
-    wide = {"float16", "bfloat16", "float32", "float64"}
-    roles = {Role.ACTIVATION, Role.INPUT}
-    tensors = tuple(
-        replace(t, dtype=DTYPES["int8"]) if t.role in roles and t.dtype.name in wide else t
-        for t in graph.tensors
-    )
-    return graph if tensors == graph.tensors else replace(graph, tensors=tensors)
+    def batch(self) -> tuple[int | None, str]:
+        """The largest batch, or why there is none."""
+        doubts = self.setting.budgets.doubts(self.need)
+        if doubts:
+            return None, f"it hangs on {', '.join(doubts)}"
+        batch, why_not = largest_batch(self.graph, self.setting, self.free_options)
+        if batch is not None and self.met:
+            # Bands, or an order that the tries do without, may be what makes the given batch fit.
+            batch = max(batch, own_batch(self.graph))
+        return batch, why_not

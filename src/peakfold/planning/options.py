@@ -20,6 +20,7 @@ from peakfold.target import (
     InputPolicy,
     OutputPolicy,
     Target,
+    load_target,
 )
 from peakfold.transform import Split, Train
 
@@ -51,7 +52,9 @@ class PlanOptions:
         lanes: how many ops may run at once; 0 = free, the plan is safe in any run that the graph
             allows.
         added_edges: how many ordering edges a plan for several lanes may add to save memory.
-        budget: bytes the arena may take; `None` = no budget.
+        budget: bytes that everything in the arena's memory may take; `None` = no budget.
+        arena_budget: bytes the arena alone may take; likewise.
+        flash: bytes that the model may take of the flash; only where the target has one.
         time_limit: seconds for the search that follows the greedy packers.
         seed: of randomised search.
         profile: measured facts of the model's ops.
@@ -78,6 +81,8 @@ class PlanOptions:
     lanes: int = 1
     added_edges: int = 0
     budget: int | None = None
+    arena_budget: int | None = None
+    flash: int | None = None
     time_limit: float = 5.0
     seed: int = 0
     trace: bool = False
@@ -100,6 +105,8 @@ class PlanOptions:
                 f"the profile was measured for target {self.profile.target}",
                 hint=f"plan with --target {self.profile.target}",
             )
+        if self.flash is not None and not load_target(self.target).flash:
+            raise no_flash(self.target)
         if self.order == "best" and self.lanes != 1:
             raise UsageError("lanes have an order of their own", hint="leave --order out")
         if self.added_edges and self.lanes == 1:
@@ -138,8 +145,9 @@ class PlanOptions:
         }
         if self.align is not None:
             found["align"] = power_of_two(self.align, "align")
-        if self.budget is not None:
-            found["budget"] = whole(self.budget, "budget")
+        for name in ("budget", "arena_budget", "flash"):
+            if getattr(self, name) is not None:
+                found[name] = whole(getattr(self, name), name)
         found["time_limit"] = real(self.time_limit, "time_limit", endless=True)
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -151,3 +159,9 @@ class PlanOptions:
             outputs=self.outputs or target.outputs,
             align=target.align if self.align is None else self.align,
         )
+
+
+def no_flash(target: str) -> UsageError:
+    """That a budget of flash was given where all lies in one memory."""
+    return UsageError(f"target {target} keeps nothing in flash", where="--flash",
+                      hint="leave it out, or take a microcontroller: --target tflm")  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import metadata
 
+import msgspec
+
 from peakfold.analysis import file_order, static_bytes, unsupported
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, check_graph
@@ -13,6 +15,7 @@ from peakfold.planning.counter import CounterPlan
 from peakfold.planning.decisions import Block
 from peakfold.planning.joint import with_best_order
 from peakfold.planning.layouts import Layout, make_layout, trace_rows
+from peakfold.planning.needing import Runtime, need_of
 from peakfold.planning.options import COUNTER, PlanOptions
 from peakfold.planning.plan import (
     MODES,
@@ -32,6 +35,7 @@ from peakfold.planning.plan import (
 )
 from peakfold.planning.study import Study, prepare
 from peakfold.planning.summary import Summary
+from peakfold.planning.total import Budgets, Need
 from peakfold.planning.tradeoff import with_chosen_edges
 
 
@@ -44,6 +48,7 @@ class PlanResult:
         summary: every figure, by its contract name.
         study: the prepared graph.
         layouts: the layout of every mode.
+        need: what it takes of each memory.
         trace: the reference-counting run, when it was asked for.
     """
 
@@ -51,6 +56,7 @@ class PlanResult:
     summary: Summary
     study: Study
     layouts: dict[Mode, Layout]
+    need: Need
     trace: CounterPlan | None = None
 
     @property
@@ -60,14 +66,16 @@ class PlanResult:
 
 
 def make_plan(
-    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None
-) -> PlanResult:
+    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None,
+    runtime: Runtime | None = None,
+) -> PlanResult:  # fmt: skip
     """Plan a graph's memory.
 
     Args:
         graph: as loaded; every dimension a number.
         options: what is asked; defaults to an arena for the generic target.
         bindings: recorded in the plan, so that `verify` can load the same graph again.
+        runtime: what executes the plan, where that is modelled; it decides nothing but the total.
 
     Raises:
         ModelError: the graph is not well formed, or a size is not known.
@@ -86,7 +94,8 @@ def make_plan(
     layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
     plan = plan_layout(study, layouts[options.mode], bindings)
     trace = trace_rows(study, options.mode)[0] if options.trace else None
-    return PlanResult(plan, _summarise(study, layouts, plan), study, layouts, trace)
+    need = need_of(study, plan.arena_bytes, runtime)
+    return PlanResult(plan, _summarise(study, layouts, plan, need), study, layouts, need, trace)
 
 
 def study_graph(graph: Graph, options: PlanOptions) -> Study:
@@ -149,7 +158,11 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         order=list(study.order),
         lanes=study.running.lanes or "free",
         arena_bytes=layout.total,
-        buffers=[_buffer(study, layout, at) for at in range(len(layout.timeline.blocks))],
+        buffers=[
+            buffer
+            for at in range(len(layout.timeline.blocks))
+            for buffer in _buffers(study, layout, at)
+        ],
         external=[
             ExternalBuffer(tensors=_places(study, layout, storage))
             for storage, members in enumerate(storages.members)
@@ -189,6 +202,15 @@ def _measured(study: Study) -> dict[str, int]:
     return {name: size for name, size in sorted(profile.workspace.items()) if name in here}
 
 
+def _buffers(study: Study, layout: Layout, at: int) -> list[PlannedBuffer]:
+    """What a plan says of a block: ops that share a place for their scratch each have a buffer."""
+    block, whole = layout.timeline.blocks[at], _buffer(study, layout, at)
+    return [whole] if not block.tied else [
+        msgspec.structs.replace(whole, op=op, size=live.upper, live=[live])
+        for op, live in zip(block.tied, whole.live, strict=True)
+    ]  # fmt: skip
+
+
 def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
     block: Block = layout.timeline.blocks[at]
     live = [Live(start=p.start, stop=p.stop, lower=p.lower, upper=p.upper) for p in block.pieces]
@@ -221,7 +243,9 @@ def _places(study: Study, layout: Layout, storage: int) -> list[Place]:
     ]  # fmt: skip
 
 
-def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary:
+def _summarise(
+    study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need
+) -> Summary:  # fmt: skip
     arena, index = layouts["arena"], study.index
     bound = arena.bound
     chosen = layouts[plan.mode].timeline
@@ -229,6 +253,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
     cut = [mode for mode, layout in layouts.items() if not layout.complete]
+    budgets = Budgets.of(study.options)
     return Summary(
         naive_bytes=totals["naive"],
         inplace_bytes=totals["inplace"],
@@ -259,6 +284,14 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         arena_apart_bytes=arena.total if arena.apart is None else arena.apart,
         copies=len(plan.copies),
         opaque_tensors=len(plan.opaque),
-        budget_bytes=study.options.budget,
-        fits=None if study.options.budget is None else plan.arena_bytes <= study.options.budget,
+        total=need.total,
+        total_bytes=need.nbytes,
+        total_at_least_bytes=need.at_least,
+        unknown=list(need.unknown),
+        flash_bytes=need.flash,
+        code_bytes=None,
+        budget_bytes=budgets.total,
+        arena_budget_bytes=budgets.arena,
+        flash_budget_bytes=budgets.flash,
+        fits=budgets.verdict(need),
     )

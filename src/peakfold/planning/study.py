@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -102,14 +103,18 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     recipe = recipe_of(options)
     graph = replay(source, recipe)
     index = Index.of(graph)
+    inputs, outputs = target.body_policies
     inner = replace(
-        options, mode="arena", strategy="best", inputs="external", outputs="external",
-        fold=False, budget=None, trace=False, lanes=1, added_edges=0, train=None,
-        split=None,
+        options, mode="arena", strategy="best", inputs=inputs, outputs=outputs,
+        fold=False, budget=None, arena_budget=None, flash=None, trace=False, lanes=1,
+        added_edges=0, train=None, split=None,
     )  # fmt: skip
+    if target.bodies == "kept":
+        inner = replace(inner, inplace=False, views=False, zero_copy=False, overlap=False)
     facts: list[Facts] = []
     least: list[Facts] = []
     bodies: list[BodyPlan] = []
+    rooms = _rooms(graph) if target.bodies == "kept" and options.mode == "arena" else {}
     for at, op in enumerate(graph.ops):
         fact = floor = _facts(graph, op, target, options)
         if op.regions:
@@ -117,8 +122,9 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
             bodies += [BodyPlan(op=at, region=n, plan=plan) for n, plan in enumerate(plans)]
             needs = [plan.arena_bytes for plan in plans]
             floors = [plan.bound.any_order for plan in plans]
-            fact = replace(fact, workspace=body_workspace(op, needs, policies.align))
-            floor = replace(fact, workspace=body_workspace(op, floors, policies.align))
+            room, align = rooms.get(at, -1), policies.align
+            fact = replace(fact, workspace=body_workspace(op, needs, align, target), room=room)
+            floor = replace(fact, workspace=body_workspace(op, floors, align, target))
         facts.append(fact if options.overlap else replace(fact, overlap=()))
         least.append(floor)
     running = way_of_running(index, file_order(index), options.lanes)
@@ -140,16 +146,33 @@ def _facts(graph: Graph, op: Op, target: Target, options: PlanOptions) -> Facts:
     return fact if options.lanes == 1 else replace(fact, overlap=())
 
 
-def body_workspace(op: Op, arenas: Sequence[int], align: int) -> int:
+def _rooms(graph: Graph) -> dict[int, int]:
+    """The first op of those that run a common body, for each of them."""
+    first: dict[int, int] = {}
+    rooms: dict[int, int] = {}
+    for at, op in enumerate(graph.ops):
+        bodies = [id(region.graph) for region in op.regions]
+        met = {rooms[first[body]] for body in bodies if body in first}
+        rooms[at] = min(met, default=at)
+        for other in [other for other, room in rooms.items() if room in met]:
+            rooms[other] = rooms[at]
+        for body in bodies:
+            first.setdefault(body, at)
+    counts = Counter(rooms.values())
+    return {at: room for at, room in rooms.items() if counts[room] > 1}
+
+
+def body_workspace(op: Op, arenas: Sequence[int], align: int, target: Target) -> int:
     """Scratch of a control-flow op: its largest body's arena and what is kept beside it.
 
     Args:
         op: the op.
         arenas: bytes per body.
         align: padding.
+        target: whose rules hold for bodies.
     """
     needs = [
-        round_up(arena, align) + slot_bytes(op, region, align)
+        round_up(arena, align) + slot_bytes(op, region, align, target)
         for arena, region in zip(arenas, op.regions, strict=True)
     ]
     return max(needs, default=0)

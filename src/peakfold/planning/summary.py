@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peakfold.planning.plan import Mode, Search
+from peakfold.planning.total import Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,16 @@ class Summary:
         arena_apart_bytes: the arena if none were.
         copies: outputs the runtime must copy.
         opaque_tensors: values whose size no graph states, outside every figure here.
-        fits: whether `plan_bytes` is within `budget_bytes`; `None` without a budget.
+        total: what the plan needs of the arena's memory, by use; `None` = not known.
+        total_bytes: its sum; `None` where a term is not known.
+        total_at_least_bytes: the sum of what is known.
+        unknown: what takes more than was counted, in words.
+        flash_bytes: of the model in flash; `None` where all of it lies in the arena's memory.
+        code_bytes: of the runtime's own code: not known.
+        budget_bytes: for the total.
+        arena_budget_bytes: for the arena alone.
+        flash_budget_bytes: for the model in flash.
+        fits: whether every budget is met; `None` without any, or where `unknown` decides.
     """
 
     naive_bytes: int
@@ -69,5 +79,13 @@ class Summary:
     arena_apart_bytes: int
     copies: int
     opaque_tensors: int
+    total: Total
+    total_bytes: int | None
+    total_at_least_bytes: int
+    unknown: list[str]
+    flash_bytes: int | None
+    code_bytes: int | None
     budget_bytes: int | None
+    arena_budget_bytes: int | None
+    flash_budget_bytes: int | None
     fits: bool | None

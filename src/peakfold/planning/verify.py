@@ -236,8 +236,8 @@ def _body_problem(case: Case, body: BodyPlan) -> str | None:
     if body.region >= len(op.regions):
         return f"op {op.name!r} has no body {body.region}"
     policies = inner.policies
-    if (policies.inputs, policies.outputs) != ("external", "external"):
-        return f"a body of op {op.name!r} may overwrite what it does not own"
+    if (policies.inputs, policies.outputs) != case.target.body_policies:
+        return f"a body of op {op.name!r} has its inputs or outputs where its target does not"
     if policies.align != plan.policies.align:
         return f"a body of op {op.name!r} has another alignment than its arena"
     if inner.target != plan.target:

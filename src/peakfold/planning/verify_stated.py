@@ -65,7 +65,7 @@ def scratch(case: Case, at: int, arenas: list[int]) -> int:
     op, align = case.graph.ops[at], case.plan.policies.align
     need = case.facts[at].workspace or 0
     for arena, region in zip(arenas, op.regions, strict=True):
-        need = max(need, round_up(arena, align) + slot_bytes(op, region, align))
+        need = max(need, round_up(arena, align) + slot_bytes(op, region, align, case.target))
     return round_up(need, align)
 
 

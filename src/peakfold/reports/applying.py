@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.arguments import flag, word
 from peakfold.arguments import path as need_path
-from peakfold.errors import UsageError
+from peakfold.errors import PeakfoldError, UsageError
 from peakfold.frontends import Loaded
 from peakfold.ir import Graph
 from peakfold.planning import Plan
@@ -22,6 +23,9 @@ from peakfold.reports.results import PlanReport
 from peakfold.reports.text import render
 from peakfold.transform import replay
 from peakfold.units import format_bytes
+
+if TYPE_CHECKING:
+    from peakfold.runtimes.c_header import Whole
 
 FORMATS = ("tflite", "c", "csv")
 
@@ -50,20 +54,26 @@ class ApplyReport:
         ]
         if found.unplanned_bytes is not None:
             lines.append(Text(f"The interpreter's own: {format_bytes(found.unplanned_bytes)}"))
-        if found.total_bytes is not None:
-            least = "at least " if found.tail_unknown else ""
-            lines.append(
-                Text(
-                    f"Give the interpreter {least}{found.total_bytes:,} bytes (8-byte pointers, "
-                    f"reference kernels); {found.total_bytes_32bit:,} with 4-byte pointers "
-                    "(counted, not run)."
-                )
-            )
-            lines.append(Text(f"Flash: {found.flash_bytes:,} bytes of file."))
-        if found.tail_unknown:
-            lines.append(Text(f"Not counted in the tail: {', '.join(found.tail_unknown)}."))
+        lines += map(Text, _whole_arena(found))
         lines += [Text(note) for note in found.notes]
         return render(lines, width=width, color=color)
+
+
+def _whole_arena(found: ApplyDocument) -> list[str]:
+    """What to give the interpreter, by its build."""
+    if found.total_at_least_bytes is None:
+        return []
+    flash = f"Flash: {found.flash_bytes:,} bytes of file."
+    if found.total_bytes is None:
+        names = ", ".join(found.tail_unknown or ())
+        return [f"Give the interpreter >= {found.total_at_least_bytes:,} bytes: what {names} takes "
+                "is not known.", flash]  # fmt: skip
+    return [
+        f"Give the interpreter {found.total_bytes:,} bytes (the Python package's build, 64 bit, "
+        f"reference kernels). A device's build: {found.total_bytes_device:,} with 64 bit; "
+        f"{found.total_bytes_32bit:,} with 32 bit (predicted, not run).",
+        flash,
+    ]
 
 
 def apply(
@@ -102,10 +112,10 @@ def apply(
     must_pass(verify_plan(loaded.graph, record), str(path))
     if to == "tflite":
         return _to_tflite(path, loaded, record)
-    return _to_text(loaded.graph, record, to)
+    return _to_text(path, loaded.graph, record, to)
 
 
-def _to_text(graph: Graph, plan: Plan, to: str) -> ApplyReport:
+def _to_text(path: Path, graph: Graph, plan: Plan, to: str) -> ApplyReport:
     from peakfold.runtimes.c_header import c_header, plan_csv
 
     if to == "c" and plan.policies.align & (plan.policies.align - 1):
@@ -114,12 +124,50 @@ def _to_text(graph: Graph, plan: Plan, to: str) -> ApplyReport:
             hint="plan with --align 16 or another power of two",
         )
     names = tuple(op.name for op in replay(graph, plan.recipe).ops)
-    text = c_header(plan, names) if to == "c" else plan_csv(plan, names)
+    figures, notes = _of_interpreter(path, graph, plan) if to == "c" else ({}, [])
+    whole = _whole(figures, notes)
+    text = c_header(plan, names, whole) if to == "c" else plan_csv(plan, names)
     document = ApplyDocument(
         schema=schema_name("apply"), to=to, written=None, arena_bytes=plan.arena_bytes,
-        unplanned_bytes=None, obeys=None, notes=[],
+        unplanned_bytes=None, obeys=None, notes=notes, **figures,
     )  # fmt: skip
     return ApplyReport(text.encode(), document)
+
+
+def _of_interpreter(path: Path, graph: Graph, plan: Plan) -> tuple[dict[str, Any], list[str]]:
+    """Figures of an interpreter that runs the plan's file, or why they are not known.
+
+    Both are empty for a plan that no interpreter with records of its own runs.
+    """
+    if not plan.target.startswith("tflm"):
+        return {}, []
+    if plan.target != "tflm":
+        return {}, ["What this interpreter's kernels keep of the arena is not known."]
+    if path.suffix != ".tflite":
+        return {}, ["The whole arena is known of a .tflite file alone."]
+    from peakfold.runtimes.tflite.planned import apply_plan
+
+    try:
+        return arena_figures(apply_plan(path, graph, plan).data), []
+    except PeakfoldError as error:
+        return {}, [f"No file can carry this plan, so the whole arena is not known: {error.what}"]
+
+
+def _whole(figures: dict[str, Any], notes: list[str]) -> Whole | None:
+    """The size constants of the header; `None` = the plan's arena is all there is."""
+    from peakfold.runtimes.c_header import Whole
+
+    if not figures:
+        return Whole(None, None, notes[0]) if notes else None
+    unknown = ", ".join(figures["tail_unknown"])
+    return Whole(
+        figures["total_bytes"], figures["total_at_least_bytes"],
+        f"More than this: what {unknown} takes is not known." if unknown else
+        "Give the interpreter this many bytes, at a multiple of 16, for the file that peakfold "
+        "apply --to tflite writes of this plan (reference kernels; a device's build needs "
+        f"{figures['total_bytes_device']} with 64 bit, and {figures['total_bytes_32bit']} with "
+        "32 bit: predicted, not run).",
+    )  # fmt: skip
 
 
 def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:

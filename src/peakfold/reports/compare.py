@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from peakfold.analysis import Cost, OpCost
 from peakfold.analysis.sparsity import Effective
-from peakfold.frontends import FORMATS
+from peakfold.planning.total import Need, Total
 from peakfold.printable import clean, csv_text, shorten
 from peakfold.reports.text import heading, plain_table, render, tell_apart
 from peakfold.reports.timing_report import seconds
@@ -25,6 +25,9 @@ class ModelRow:
     Attributes:
         params: weights, each once; `param_bytes` is all that is stored.
         peak_bytes: the arena of a plan with the generic target.
+        total: what that plan takes of the arena's memory, by use.
+        total_bytes: its sum; `None` where a term is not known.
+        total_at_least_bytes: the sum of what is known.
         time_s: bound or estimate on the device that was named.
         accuracy: from the table that was given, in its unit.
         effective_macs, two_four_macs, structured_macs: those that zeros among the weights leave,
@@ -44,6 +47,9 @@ class ModelRow:
     activation_elements: int | None
     intensity: float | None
     peak_bytes: int | None
+    total: Total | None
+    total_bytes: int | None
+    total_at_least_bytes: int | None
     time_s: float | None
     accuracy: float | None
     effective_macs: int | None
@@ -97,17 +103,21 @@ class CompareDocument:
 
 
 def model_row(
-    name: str, kind: str, cost: Cost, *, peak: int | None = None, time_s: float | None = None,
+    name: str, kind: str, cost: Cost, *, need: Need | None = None, time_s: float | None = None,
     accuracy: float | None = None, sparse: Effective | None = None,
 ) -> ModelRow:  # fmt: skip
-    """The row of one model."""
+    """The row of one model; `need` is a plan's."""
     total = cost.total()
     f = total.figures
     return ModelRow(
         name=name, format=kind, ops=len(cost.ops), params=f.params,
         param_bytes=sum(cost.param_bytes.values()), macs=f.macs, flops=f.flops,
         bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes,
-        activation_elements=f.elements, intensity=f.intensity, peak_bytes=peak, time_s=time_s,
+        activation_elements=f.elements, intensity=f.intensity, time_s=time_s,
+        peak_bytes=None if need is None else need.arena,
+        total=None if need is None else need.total,
+        total_bytes=None if need is None else need.nbytes,
+        total_at_least_bytes=None if need is None else need.at_least,
         accuracy=accuracy, lower_bounds=total.lower_bounds,
         effective_macs=None if sparse is None else sparse.unstructured,
         two_four_macs=None if sparse is None else sparse.two_four,
@@ -199,7 +209,7 @@ def _change(
     )  # fmt: skip
 
 
-_COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak")
+_COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak", "total")
 
 
 def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
@@ -215,11 +225,18 @@ def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
         "moved": at_least["moved"] + format_bytes(row.bytes_moved),
         "FLOPs/B": "?" if row.intensity is None else f"{row.intensity:.1f}",
         "peak": "-" if row.peak_bytes is None else format_bytes(row.peak_bytes),
+        "total": _total(row),
         "time": "?" if row.time_s is None else seconds(row.time_s),
         "accuracy": "?" if row.accuracy is None else f"{row.accuracy:g}",
         "no zeros": at_least["macs"] + format_count(row.effective_macs),
     }
     return [cells[name] for name in heads]
+
+
+def _total(row: ModelRow) -> str:
+    if row.total_at_least_bytes is None:
+        return "-"
+    return ">= " * (row.total_bytes is None) + format_bytes(row.total_at_least_bytes)
 
 
 def _heads(document: CompareDocument) -> list[str]:
@@ -228,7 +245,7 @@ def _heads(document: CompareDocument) -> list[str]:
     extra += ["no zeros"] if any(r.effective_macs is not None for r in document.models) else []
     extra += ["accuracy"] if any(r.accuracy is not None for r in document.models) else []
     planned = any(r.peak_bytes is not None for r in document.models)
-    gone = ({"FLOPs/B"} if extra else set()) | (set() if planned else {"peak"})
+    gone = ({"FLOPs/B"} if extra else set()) | (set() if planned else {"peak", "total"})
     return [name for name in _COLUMNS if name not in gone] + extra
 
 
@@ -242,7 +259,8 @@ def compare_text(document: CompareDocument, *, width: int, color: bool) -> str:
     rows = [[shorten(row.name, room), *c] for row, c in zip(document.models, cells, strict=True)]
     body: list[RenderableType] = [plain_table(columns, rows)]
     if "peak" in heads:
-        body.append(Text("peak: the arena of a plan, weights aside", "dim"))
+        note = "peak: the arena of a plan; total: weights, inputs, outputs too, no kernel scratch"
+        body.append(Text(note, "dim"))
     if "no zeros" in heads:
         body.append(Text("no zeros: MACs whose weight is not zero", "dim"))
     if document.device:
@@ -313,7 +331,7 @@ def compare_csv(document: CompareDocument) -> str:
 
 
 def _csv(kind: type, rows: Iterable[object]) -> str:
-    names = [item.name for item in fields(kind)]
+    names = [item.name for item in fields(kind) if item.name != "total"]
     return csv_text([names, *([getattr(row, name) for name in names] for row in rows)])
 
 
@@ -325,21 +343,3 @@ def compare_markdown(document: CompareDocument) -> str:
         name = escape(shorten(row.name), quote=False).replace("|", "\\|")
         lines.append("| " + " | ".join([name, *_cells(row, heads)]) + " |")
     return "\n".join(lines) + "\n"
-
-
-def accuracy_of(table: Mapping[str, float], name: str) -> float | None:
-    """The accuracy of a model, whose name the table may write with or without its suffix.
-
-    Example:
-        >>> accuracy_of({"a.onnx": 70.5}, "a"), accuracy_of({"b": 71.0}, "b.tflite")
-        (70.5, 71.0)
-        >>> accuracy_of({"net_0.25": 50.0}, "net_0.75.onnx") is None
-        True
-    """
-    known = {stem(key): value for key, value in table.items()} | dict(table)
-    return known.get(name, known.get(stem(name)))
-
-
-def stem(name: str) -> str:
-    """A model's name without the suffix of a format; other dots belong to the name."""
-    return next((name.removesuffix(s) for s in FORMATS if name.endswith(s)), name)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from peakfold.analysis import Cost, cost_of
 from peakfold.analysis.sparsity import Effective, effective
 from peakfold.device import load_device
 from peakfold.errors import UsageError
-from peakfold.frontends import Bindings, Loaded, load
+from peakfold.frontends import FORMATS, Bindings, Loaded, load
 from peakfold.frontends.weights import open_weights
 from peakfold.ir import Graph
+from peakfold.planning.total import Need
 from peakfold.reports.bubbles import accuracies
 from peakfold.reports.compare import (
     CompareDocument,
     ModelRow,
-    accuracy_of,
     model_row,
     op_changes,
-    stem,
 )
 from peakfold.reports.payload import schema_name
 from peakfold.reports.text import listed
@@ -62,7 +61,7 @@ def compare(
         graph = Fold(weights=fold_weights)(loaded.graph) if fold else loaded.graph
         found = cost_of(graph, original=loaded.graph)
         name = names[len(rows)]
-        arena = _peak(loaded, fold=fold, fold_weights=fold_weights) if peak else None
+        need = _need(loaded, fold=fold, fold_weights=fold_weights) if peak else None
         kind, known = graph.source or "pf", accuracy_of(table, name)
         time_s = clock.seconds(graph, found)
         if sparsity:
@@ -72,7 +71,7 @@ def compare(
                 unread
             )
         rows.append(
-            model_row(name, kind, found, peak=arena, accuracy=known, time_s=time_s,
+            model_row(name, kind, found, need=need, accuracy=known, time_s=time_s,
                       sparse=sparse[-1] if sparse else None)
         )  # fmt: skip
         costs.append(found)
@@ -138,11 +137,11 @@ def _names(models: Sequence[str]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _peak(loaded: Loaded, *, fold: bool, fold_weights: bool) -> int:
+def _need(loaded: Loaded, *, fold: bool, fold_weights: bool) -> Need:
     from peakfold.planning import PlanOptions, make_plan
 
     options = PlanOptions(fold=fold, fold_weights=fold_weights, time_limit=1.0)
-    return make_plan(loaded.graph, options, loaded.bindings).summary.arena_bytes
+    return make_plan(loaded.graph, options, loaded.bindings).need
 
 
 def _loaded(models: Sequence[str], dims: Sequence[str], shapes: Sequence[str]) -> list[Loaded]:
@@ -161,3 +160,21 @@ def _loaded(models: Sequence[str], dims: Sequence[str], shapes: Sequence[str]) -
         if name not in used:
             raise UsageError(f"--dim: no dimension of any model is called {name!r}")
     return found
+
+
+def accuracy_of(table: Mapping[str, float], name: str) -> float | None:
+    """The accuracy of a model, whose name the table may write with or without its suffix.
+
+    Example:
+        >>> accuracy_of({"a.onnx": 70.5}, "a"), accuracy_of({"b": 71.0}, "b.tflite")
+        (70.5, 71.0)
+        >>> accuracy_of({"net_0.25": 50.0}, "net_0.75.onnx") is None
+        True
+    """
+    known = {stem(key): value for key, value in table.items()} | dict(table)
+    return known.get(name, known.get(stem(name)))
+
+
+def stem(name: str) -> str:
+    """A model's name without the suffix of a format; other dots belong to the name."""
+    return next((name.removesuffix(s) for s in FORMATS if name.endswith(s)), name)

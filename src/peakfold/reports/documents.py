@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from peakfold.ops import KINDS, CountRule, lookup
 from peakfold.ops.rules import unknown
 from peakfold.planning import PlanResult
+from peakfold.planning.total import Budgets
 from peakfold.planning.tradeoff import TradeOff
+from peakfold.reports.budget import answer
 from peakfold.reports.payload import (
     CheckRecord,
     ClaimRecord,
@@ -44,14 +46,20 @@ class CheckLike(Protocol):
         """What was found."""
 
 
-def plan_document(result: PlanResult) -> PlanDocument:
-    """The output of ``plan --json``."""
+def plan_document(result: PlanResult, advice: Sequence[str] = ()) -> PlanDocument:
+    """The output of ``plan --json``.
+
+    Args:
+        result: the planner's.
+        advice: what else to tell.
+    """
     return PlanDocument(
         schema=schema_name("plan-report"),
+        answer=answer(result.need, Budgets.of(result.study.options), result.study.target),
         summary=result.summary,
         plan=result.plan,
         trace=None if result.trace is None else _trace(result),
-        notes=list(result.study.graph.notes),
+        notes=[*result.study.graph.notes, *advice],
     )
 
 
@@ -159,6 +167,8 @@ def targets_document() -> TargetsDocument:
                 overlap_kinds=list(target.overlap_kinds),
                 views=target.views,
                 zero_copy_concat=target.zero_copy_concat,
+                real=target.real,
+                flash=list(target.flash),
                 eager=target.eager,
                 sources=dict(target.sources),
             )

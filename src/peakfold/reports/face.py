@@ -19,6 +19,7 @@ from peakfold.planning.plan import FILE_LIMIT as PLAN_LIMIT
 from peakfold.reports.documents import verify_document
 from peakfold.reports.inspecting import Model, called, cost, inspect, load, loaded_from
 from peakfold.reports.results import PlanReport, VerifyReport
+from peakfold.reports.runtime import advice, runtime_of
 from peakfold.units import parse_size
 
 __all__ = ["Model", "cost", "inspect", "load", "plan", "read_plan", "verify"]
@@ -37,7 +38,7 @@ def plan(
         model: a path, a graph, or what `load` returned.
         dims: as `load` takes them; only with a path.
         shapes: likewise.
-        options: fields of `peakfold.PlanOptions`; `budget` may be written ``"256KiB"``.
+        options: fields of `peakfold.PlanOptions`; budgets may be written ``"256KiB"``.
 
     Returns:
         A report: `print` it, `save` its plan, read `summary`.
@@ -59,10 +60,13 @@ def plan(
         word(name, tuple(sorted(known)), "option")
     if isinstance(options.get("profile"), str | Path):
         options["profile"] = read_profile(options["profile"])
-    if isinstance(options.get("budget"), str):
-        options["budget"] = parse_size(options["budget"])
-    result = make_plan(loaded.graph, PlanOptions(**options), loaded.bindings)
-    return PlanReport(result, called(loaded))
+    for name in ("budget", "arena_budget", "flash"):
+        if isinstance(options.get(name), str):
+            options[name] = parse_size(options[name])
+    asked = PlanOptions(**options)
+    runtime = runtime_of(loaded, asked)
+    result = make_plan(loaded.graph, asked, loaded.bindings, runtime)
+    return PlanReport(result, called(loaded), (*runtime.notes, *advice(loaded, asked)))
 
 
 def verify(

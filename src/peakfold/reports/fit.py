@@ -2,106 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from peakfold.analysis import Index, static_bytes
 from peakfold.device import Device
-from peakfold.errors import PeakfoldError, UsageError
-from peakfold.frontends import Loaded
-from peakfold.ir import Graph
-from peakfold.planning.fit import FitResult, Runtime
+from peakfold.errors import UsageError
+from peakfold.planning.fit import FitResult
+from peakfold.planning.needing import Runtime
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.plan import Search
-from peakfold.planning.study import recipe_of
-from peakfold.printable import shorten
+from peakfold.planning.total import Budgets
+from peakfold.printable import clean, shorten
+from peakfold.reports.budget import answer, terms
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
 from peakfold.reports.text import CUT, cut_note, plain_table, render
+from peakfold.target import load_target
 from peakfold.units import format_bytes
 
-_NEVER = 1 << 62
 
-
-def bytes_beside(index: Index, options: PlanOptions, device: Device | None) -> int:
-    """What shares a device's memory with the arena: weights, and inputs that lie outside it.
-
-    A microcontroller reads weights from its flash. Of a plain budget nothing is taken off.
-    """
-    if device is None:
-        return 0
-    inputs = sum(index.nbytes[t] for t in index.inputs if not index.static[t])
-    outside = inputs if options.inputs in (None, "external") else 0
-    return outside + (0 if device.kind == "mcu" else sum(static_bytes(index.graph).values()))
-
-
-def room(device: Device | None, budget: int | None) -> int:
-    """Bytes in all: the budget, or else the device's memory.
+def room(device: Device | None, given: Budgets) -> Budgets:
+    """What there is: the budgets given, or else the device's memories.
 
     Raises:
-        UsageError: neither is given, or nobody could source the device's memory.
+        UsageError: none is given, or nobody could source the device's memory.
     """
-    if budget is not None:
-        return budget
     if device is None:
-        raise UsageError("how much memory is there?", hint="give --budget SIZE or --device NAME")
-    if device.memory is None:
+        if given.total is None and given.arena is None:
+            raise UsageError("how much memory is there?",
+                             hint="give --budget SIZE or --device NAME")  # fmt: skip
+        return given
+    if given.total is None and given.arena is None and device.memory is None:
         raise UsageError("the memory of this device could not be sourced", where=device.title,
                          hint="give --budget SIZE, too")  # fmt: skip
-    return int(device.memory.value)
-
-
-def runtime_of(model: str, loaded: Loaded, options: PlanOptions) -> tuple[Runtime, list[str]]:
-    """What the target's interpreter does with a file by itself, and what to say of it.
-
-    Args:
-        model: the file.
-        loaded: what was read from it.
-        options: of the plans.
-    """
-    if options.target not in ("tflm", "tflm-cmsis") or Path(model).suffix != ".tflite":
-        return Runtime(), []
-    if loaded.bindings.shapes or loaded.bindings.dims:
-        return Runtime(), ["The file states other shapes, so its own arena is not known."]
-    from peakfold.runtimes.tflite.planned import after_recipe
-    from peakfold.runtimes.tflite.scratch import known_scratch
-    from peakfold.runtimes.tflite.tail import Arena, predict_arena
-
-    @cache
-    def file_of(recipe: tuple[str, ...]) -> Arena:
-        parsed = after_recipe(Path(model), loaded.graph, recipe)
-        return predict_arena(parsed, known_scratch(parsed, options.target))
-
-    def whole(arena: int, asked: PlanOptions) -> int:
-        try:
-            return replace(file_of(recipe_of(asked)), head=arena).total
-        except PeakfoldError:
-            return _NEVER  # a split that no file can say
-
-    try:
-        own = file_of(recipe_of(options))
-    except PeakfoldError as error:
-        return Runtime(), [f"The interpreter's own arena is not known: {error.what}"]
-    if options.target != "tflm":
-        return Runtime(own=own.head), ["What the interpreter keeps beside the arena with these "
-                                       "kernels is not known."]  # fmt: skip
-    notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
-             "reference kernels; bands of rows add to it)."]  # fmt: skip
-    if _halves(loaded.graph) and not options.fold_weights:
-        notes.append("The interpreter refuses half-precision weights: give --fold-weights.")
-    if own.unknown:
-        notes.append(f"What it keeps for {', '.join(own.unknown)} is not known.")
-    return Runtime(own=own.head, whole=whole), notes
-
-
-def _halves(graph: Graph) -> bool:
-    return any(
-        op.kind == "dequantize" and graph[op.inputs[0]].dtype.name == "float16" for op in graph.ops
-    )
+    memory, flash = device.memory, device.figures.get("flash")
+    total = int(memory.value) if given.total is None and memory is not None else given.total
+    if given.flash is None and flash is not None:
+        return replace(given, total=total, flash=int(flash.value))
+    return replace(given, total=total)
 
 
 def plan_flags(options: PlanOptions) -> list[str]:
@@ -115,25 +56,40 @@ def plan_flags(options: PlanOptions) -> list[str]:
 
 
 def fit_document(
-    model: str, result: FitResult, have: int, beside: int, device: Device | None,
-    notes: list[str],
+    model: str, result: FitResult, runtime: Runtime, device: Device | None,
+    advice: Sequence[str] = (),
 ) -> FitDocument:  # fmt: skip
-    """The output of ``fit --json``."""
+    """The output of ``fit --json``.
+
+    Args:
+        model: its name.
+        result: the answer.
+        runtime: what executes the plan.
+        device: where it runs.
+        advice: what else to tell.
+    """
     last = next((v.flag for v in reversed(result.levers) if v.applied), "")
     flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
+    need, budgets, target = result.need, result.budgets, load_target(result.options.target)
+    split = result.options.split is not None
     return FitDocument(
         schema=schema_name("fit"), model=model,
         device=None if device is None else device.name, fits=result.fits,
-        need_bytes=result.need_bytes + beside, have_bytes=have,
-        beside_bytes=beside, bound_bytes=result.bound_bytes, largest_batch=result.largest_batch,
-        batch_note=result.batch_note,
-        plan_flags=flags, notes=notes, search=_search(result.complete),
+        answer="in bands of rows: " * split + answer(need, budgets, target),
+        fits_as_is=budgets.verdict(result.as_is),
+        as_is=f"as it is: {answer(result.as_is, budgets, target)}" if split else "",
+        need_bytes=need.at_least, have_bytes=budgets.total, have_arena_bytes=budgets.arena,
+        flash_bytes=need.flash, have_flash_bytes=None if need.flash is None else budgets.flash,
+        code_bytes=None, total=need.total, total_bytes=need.nbytes,
+        total_at_least_bytes=need.at_least, unknown=list(need.unknown),
+        beside_bytes=need.at_least - need.arena, bound_bytes=result.bound_bytes,
+        largest_batch=result.largest_batch, batch_note=result.batch_note,
+        plan_flags=flags, notes=[*runtime.notes, *advice], search=_search(result.complete),
         options=[
             LeverRecord(
-                what=lever.what, peak_bytes=lever.peak_bytes,
-                need_bytes=lever.need_bytes + beside, extra_flops=lever.extra_flops,
-                extra_time_s=lever.extra_time_s, why_unknown=lever.why, applied=lever.applied,
-                changes_model=lever.changes_model,
+                what=lever.what, peak_bytes=lever.need.arena, need_bytes=lever.need.at_least,
+                extra_flops=lever.extra_flops, extra_time_s=lever.extra_time_s,
+                why_unknown=lever.why, applied=lever.applied, changes_model=lever.changes_model,
                 flag=lever.flag, search=_search(lever.complete),
             )
             for lever in result.levers
@@ -147,36 +103,38 @@ def _search(complete: bool) -> Search:
 
 def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     """The verdict first, then a row a lever."""
-    have = document.have_bytes
     rows = [
         (
             "*" if lever.applied else "",
             shorten(lever.what, max(width - 57, 20)),
             format_bytes(lever.peak_bytes) + CUT * (lever.search != "complete"),
-            format_bytes(lever.need_bytes),
-            "fits" if lever.need_bytes <= have else f"+{format_bytes(lever.need_bytes - have)}",
-            work_cell(lever),
+            format_bytes(lever.need_bytes), _met(document, lever), work_cell(lever),
         )
         for lever in document.options
-    ]
+    ]  # fmt: skip
     columns = [("", "left"), ("lever", "left"), ("arena", "right"), ("in all", "right"),
                ("", "right"), ("extra work", "right")]  # fmt: skip
-    verdict = "fits" if document.fits else "does not fit"
     body: list[RenderableType] = [
         Text(document.model, "bold"),
-        Text(f"{verdict}: needs {format_bytes(document.need_bytes)} of "
-             f"{format_bytes(document.have_bytes)}", "green" if document.fits else "red"),
+        *([Text(clean(document.as_is), "red")] if document.as_is else []),
+        Text(clean(document.answer), "green" if document.fits else "red"),
         "", plain_table(columns, rows), "",
+        Text(f"in all: {terms(document.total)}"),
+        Text("proven: no order and no layout of the unchanged network has a smaller arena than "
+             f"{format_bytes(document.bound_bytes)}"),
+        Text(batch_line("largest batch that fits", document)),
+        Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()),
     ]  # fmt: skip
-    if document.beside_bytes:
-        body.append(Text(f"beside the arena: {format_bytes(document.beside_bytes)}"))
-    body.append(
-        Text("proven: no order and no layout of the unchanged network needs less than "
-             f"{format_bytes(document.bound_bytes)}")
-    )  # fmt: skip
-    body.append(Text(batch_line("largest batch that fits", document)))
-    body.append(Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()))
     body += [*map(Text, document.notes), *reasons(document.options)]
     body += cut_note(document.search != "complete")
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
     return render(body, width=width, color=color)
+
+
+def _met(document: FitDocument, lever: LeverRecord) -> str:
+    """Whether a lever's known need is met, or by how much it misses."""
+    pairs = ((lever.need_bytes, document.have_bytes), (lever.peak_bytes, document.have_arena_bytes))
+    over = max(need - have for need, have in pairs if have is not None)
+    if over > 0:
+        return f"+{format_bytes(over)}"
+    return "unknown" if document.unknown else "fits"

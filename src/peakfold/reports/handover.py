@@ -52,17 +52,26 @@ def judged(data: bytes, target: str = "tflm") -> Check:
 
 
 def arena_figures(data: bytes) -> dict[str, Any]:
-    """What a user must give the interpreter for a file, and what stays in flash."""
+    """What a user must give the interpreter for a file, and what stays in flash.
+
+    Figures of a file with operators that no table covers are `None`, but for the lower bound.
+    """
+    from peakfold.runtimes.tflite.arena import DEVICE32, DEVICE64, WHEEL, predict_arena
     from peakfold.runtimes.tflite.schema import parse_model
     from peakfold.runtimes.tflite.scratch import known_scratch
-    from peakfold.runtimes.tflite.tail import predict_arena
 
     model = parse_model(data)
-    scratch = known_scratch(model)
-    wide, narrow = predict_arena(model, scratch), predict_arena(model, scratch, pointer=4)
+    scratch = {8: known_scratch(model), 4: known_scratch(model, pointer=4)}
+    pointers = {WHEEL: 8, DEVICE64: 8, DEVICE32: 4}
+    found = {
+        build: predict_arena(model, scratch[pointer], build) for build, pointer in pointers.items()
+    }
+    unknown = found[WHEEL].unknown
+    totals = {build: None if unknown else arena.total for build, arena in found.items()}
     return {
-        "total_bytes": wide.total, "total_bytes_32bit": narrow.total,
-        "tail_unknown": list(wide.unknown), "flash_bytes": len(data),
+        "total_bytes": totals[WHEEL], "total_bytes_device": totals[DEVICE64],
+        "total_bytes_32bit": totals[DEVICE32], "total_at_least_bytes": found[WHEEL].total,
+        "tail_unknown": list(unknown), "flash_bytes": len(data),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from peakfold.arguments import path as need_path
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.verify import verify_plan
-from peakfold.reports.handover import arena_figures, judged, must_pass, plan_of
+from peakfold.reports.handover import judged, must_pass, plan_of
 from peakfold.reports.inspecting import load
 from peakfold.reports.payload import ControlRecord, MeasureDocument, schema_name, to_json
 from peakfold.reports.results import PlanReport
@@ -41,7 +41,7 @@ class MeasureReport:
         found = self.document
         caught = all(c.rejected or not c.results_differ for c in found.controls)
         same = found.outputs_equal and found.tensors_equal is not False
-        return same and found.obeyed is not False and caught
+        return same and found.obeyed is not False and caught and not found.arena_too_low
 
     def to_json(self) -> str:
         """The document that ``peakfold measure --json`` prints."""
@@ -50,14 +50,16 @@ class MeasureReport:
     def to_text(self, *, width: int = 100, color: bool = False) -> str:
         """A table of before and after, and what the comparison covered."""
         found = self.document
-        rows = [["arena head" if found.runtime == "tflm" else "arena", found.before_bytes,
-                 found.planned_bytes, found.after_bytes]]  # fmt: skip
+        rows: list[list[object]] = [
+            ["arena head" if found.runtime == "tflm" else "arena", found.before_bytes,
+             found.planned_bytes, found.after_bytes]
+        ]  # fmt: skip
         if found.before_arena_bytes is not None:
             rows.append(
                 [
                     "whole arena",
                     found.before_arena_bytes,
-                    found.predicted_arena_bytes,
+                    _at_least(found),
                     found.after_arena_bytes,
                 ]
             )
@@ -71,6 +73,10 @@ class MeasureReport:
             f"{'equal bit for bit' if found.outputs_equal else 'DIFFERENT'}"
             f"{'' if found.outputs_vary else ', but the same for every input'}.",
         ]
+        if found.arena_unknown:
+            says.append(f"What {', '.join(found.arena_unknown)} takes of the arena is not known.")
+        if found.arena_too_low:
+            says.append("THE WHOLE ARENA WAS PREDICTED TOO LOW: it does not start in it.")
         if found.tensors_equal is not None:
             how = "equal, too" if found.tensors_equal else "DIFFERENT"
             says.append(f"All {found.tensors} results on the way are {how}.")
@@ -87,8 +93,15 @@ class MeasureReport:
         return render(body, width=width, color=color)
 
 
+def _at_least(found: MeasureDocument) -> object:
+    """The predicted arena, or a lower bound that says so."""
+    least = found.predicted_at_least_bytes
+    known = found.predicted_arena_bytes is not None or least is None
+    return found.predicted_arena_bytes if known else f">= {least:,}"
+
+
 def _bytes(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else ""
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
 def measure(
@@ -153,9 +166,7 @@ def measure(
         planned = None
     else:
         found = measure_tflm(applied, str(path), runs=runs, seed=seed, controls=self_check)
-        # Outputs that a plan copies at its end are placed by the interpreter.
-        wholly = applied.obeys and not record.copies
-        planned = record.arena_bytes if wholly else applied.head
+        planned = record.arena_bytes if applied.obeys and applied.whole else applied.head
     return MeasureReport(
         MeasureDocument(
             schema=schema_name("measure"), runtime=runtime, before_bytes=found.before,
@@ -166,8 +177,11 @@ def measure(
             before_arena_bytes=found.before_total, after_arena_bytes=found.after_total,
             tail_bytes=found.tail,
             predicted_arena_bytes=(
-                None if planned is None else arena_figures(applied.data)["total_bytes"]
+                None if found.arena is None or found.arena.unknown else found.arena.total
             ),
+            predicted_at_least_bytes=None if found.arena is None else found.arena.total,
+            arena_unknown=[] if found.arena is None else list(found.arena.unknown),
+            arena_too_low=found.too_low,
             controls=[
                 ControlRecord(what=c.what, rejected=c.judged, results_differ=c.differs)
                 for c in found.controls

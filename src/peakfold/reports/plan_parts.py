@@ -114,6 +114,8 @@ def beside(result: PlanResult) -> Text:
     """What lies inside the planned memory, and what beside it."""
     summary, policies = result.summary, result.plan.policies
     inside, outside = ["activations"], [f"parameters {format_bytes(summary.static_bytes)}"]
+    if result.study.target.flash:
+        outside[0] += " (in flash)"
     inputs = outside if policies.inputs == "external" else inside
     inputs.append(f"inputs {format_bytes(summary.input_bytes)}")
     outputs = outside if policies.outputs == "external" else inside

@@ -20,10 +20,12 @@ class PlanReport:
     Attributes:
         result: the planner's result.
         name: what reports call the model.
+        advice: what else to tell.
     """
 
     result: PlanResult
     name: str = ""
+    advice: tuple[str, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -40,11 +42,13 @@ class PlanReport:
 
     def to_text(self, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
         """The report for a terminal of `width` characters."""
-        return terminal.plan_text(self.result, name=self.name, width=width, color=color)
+        return terminal.plan_text(
+            self.result, name=self.name, width=width, color=color, advice=self.advice
+        )
 
     def to_json(self) -> str:
         """The document that ``peakfold plan --json`` prints."""
-        return to_json(documents.plan_document(self.result))
+        return to_json(documents.plan_document(self.result, self.advice))
 
     def to_svg(self) -> str:
         """The 2-D map, before and after."""

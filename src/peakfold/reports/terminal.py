@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 from rich.text import Text
 
 from peakfold.planning import PlanResult
+from peakfold.planning.total import Budgets
 from peakfold.printable import clean
 from peakfold.reports import plan_parts as parts
+from peakfold.reports.budget import answer
 from peakfold.reports.curves import curves_of
 from peakfold.reports.notices import notice_part, notices
 from peakfold.reports.payload import (
@@ -24,7 +28,9 @@ from peakfold.target import Eager
 from peakfold.units import format_bytes
 
 
-def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) -> str:
+def plan_text(
+    result: PlanResult, *, name: str = "", width: int, color: bool, advice: Sequence[str] = ()
+) -> str:  # fmt: skip
     """Before and after, the picture, the peak, and what a reader must know."""
     plan = result.plan
     unknown: dict[str, int] = {}
@@ -33,11 +39,12 @@ def plan_text(result: PlanResult, *, name: str = "", width: int, color: bool) ->
             unknown[op.kind] = unknown.get(op.kind, 0) + 1
     lines = notices(
         unsupported=plan.unsupported, opaque=plan.opaque, copies=plan.copies,
-        workspace_unknown=dict(sorted(unknown.items())), notes=result.study.graph.notes,
+        workspace_unknown=dict(sorted(unknown.items())), notes=[*result.study.graph.notes, *advice],
     )  # fmt: skip
     body: list[RenderableType] = [
         parts.title(result, name),
         parts.headline(result),
+        Text(clean(answer(result.need, Budgets.of(result.study.options), result.study.target))),
         "",
         parts.savings(result),
         "",
@@ -143,6 +150,7 @@ def targets_text(document: TargetsDocument, *, width: int, color: bool) -> str:
                 f"zero-copy concat {'yes' if target.zero_copy_concat else 'no'}"
             ),
             Text(f"  in place: {kinds}"),
+            *([Text(f"  in flash: {', '.join(target.flash)}")] if target.flash else []),
             Text(f"  overlap: {', '.join(target.overlap_kinds) or 'nothing'}"),
             *map(Text, _eager(target.eager)),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 
 from peakfold.planning import Plan
@@ -21,6 +22,21 @@ class Row:
     size: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What a runtime takes beside the planned part of its arena; bytes.
+
+    Attributes:
+        total: of the whole arena; `None` = not known.
+        least: a lower bound of it; `None` where nothing is known.
+        says: what the figure holds for, or why there is none.
+    """
+
+    total: int | None
+    least: int | None
+    says: str
 
 
 def rows_of(plan: Plan, ops: tuple[str, ...] = ()) -> list[Row]:
@@ -58,11 +74,18 @@ def plan_csv(plan: Plan, ops: tuple[str, ...] = ()) -> str:
     ])  # fmt: skip
 
 
-def c_header(plan: Plan, ops: tuple[str, ...] = ()) -> str:
+def c_header(plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None) -> str:
     """A header for C99, C11 and C++: arena size, alignment, an offset and a size per tensor.
 
+    ``PEAKFOLD_ARENA_BYTES`` is what the runtime must be given, and is left out where that is not
+    known; ``PEAKFOLD_ARENA_HEAD_BYTES`` is the planned part of it, which begins at its first byte.
     Names are made legal identifiers, distinct without regard to case; the tensor's own name
     stands in a comment beside it.
+
+    Args:
+        plan: the plan.
+        ops: names of the ops, for scratch.
+        whole: of a runtime with records of its own in the arena; by default there are none.
     """
     rows, align = rows_of(plan, ops), plan.policies.align
     ids = _identifiers([f"{row.what}_{row.name}" if row.what != "tensor" else row.name
@@ -73,7 +96,7 @@ def c_header(plan: Plan, ops: tuple[str, ...] = ()) -> str:
         f"#ifndef {_GUARD}",
         f"#define {_GUARD}",
         "",
-        f"#define PEAKFOLD_ARENA_BYTES {plan.arena_bytes}u",
+        *_sizes(plan, whole or Whole(plan.arena_bytes, None, "The arena.")),
         f"#define PEAKFOLD_ARENA_ALIGN {align}u",
         f"#define PEAKFOLD_TENSORS {len(rows)}u",
         "",
@@ -88,11 +111,22 @@ def c_header(plan: Plan, ops: tuple[str, ...] = ()) -> str:
     return "\n".join(body)
 
 
+def _sizes(plan: Plan, whole: Whole) -> list[str]:
+    says = [f"/* {_comment(line)} */" for line in textwrap.wrap(whole.says, 94)]
+    sizes = []
+    if whole.total is not None:
+        sizes = [f"#define PEAKFOLD_ARENA_BYTES {whole.total}u"]
+    elif whole.least is not None:
+        sizes = [f"#define PEAKFOLD_ARENA_AT_LEAST_BYTES {whole.least}u"]
+    head = "/* The planned part, at the start of the arena. */"
+    return [*says, *sizes, head, f"#define PEAKFOLD_ARENA_HEAD_BYTES {plan.arena_bytes}u"]
+
+
 def _asserts(ids: list[str]) -> list[str]:
     """Checks at compile time, in C++11, in C11, and in C99 by an array of negative size."""
     checks = [
         f'PEAKFOLD_ASSERT({name}, PEAKFOLD_OFFSET_{name} + PEAKFOLD_SIZE_{name} '
-        f'<= PEAKFOLD_ARENA_BYTES);'
+        f'<= PEAKFOLD_ARENA_HEAD_BYTES);'
         for name in ids
     ]  # fmt: skip
     return [

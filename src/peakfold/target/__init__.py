@@ -18,6 +18,7 @@ from peakfold.errors import UsageError
 
 InputPolicy = Literal["external", "pinned", "reusable"]
 OutputPolicy = Literal["pinned", "external"]
+BodyPolicy = Literal["lent", "kept"]
 INPUT_POLICIES: tuple[InputPolicy, ...] = ("external", "pinned", "reusable")
 OUTPUT_POLICIES: tuple[OutputPolicy, ...] = ("pinned", "external")
 
@@ -97,6 +98,12 @@ class Target:
             or ``inplace`` (only the last reader may take them over).
         zero_copy_concat: whether a producer may write straight into a concatenation.
         concat_operands: how many tensors one concatenation may join; 0 = any number.
+        real: whether it names a runtime, whose kernels and records take memory, too.
+        flash: static roles that lie in flash; all others share the RAM with the arena.
+        bodies: how control flow runs its bodies. ``lent``: a branch writes its results straight
+            into its op's, a loop keeps two slots per carried value, nothing else of a body's
+            signature takes memory. ``kept``: every tensor of a body has memory of its own in the
+            arena, its inputs and outputs included; operands are copied in, results out.
         eager: of a framework that runs ops one by one: what its kernels keep.
         sources: where a figure comes from, by its name.
     """
@@ -113,8 +120,16 @@ class Target:
     reshape: Literal["view", "inplace"] = "view"
     zero_copy_concat: bool = True
     concat_operands: int = 0
+    real: bool = True
+    flash: tuple[str, ...] = ()
+    bodies: BodyPolicy = "lent"
     eager: Eager | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body_policies(self) -> tuple[InputPolicy, OutputPolicy]:
+        """Where inputs and outputs of a body live, from the body's point of view."""
+        return ("external", "external") if self.bodies == "lent" else ("reusable", "pinned")
 
     def allows_inplace(self, kind: str) -> bool:
         """Whether this runtime's kernels of a kind may run in place at all."""

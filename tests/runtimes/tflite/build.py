@@ -42,6 +42,7 @@ class Build:
         tensor = self.schema.TensorT()
         tensor.type = getattr(self.schema.TensorType, kind)
         tensor.shape = list(dims)
+        tensor.hasRank = not dims  # a scalar, and not a tensor of unknown shape
         tensor.name = (name or f"t{len(self.graph.tensors)}").encode()
         tensor.isVariable = variable
         tensor.buffer = 0

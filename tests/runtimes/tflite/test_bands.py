@@ -14,13 +14,13 @@ from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.patches import total_macs
 from peakfold.planning.study import prepare
 from peakfold.planning.verify import verify_plan
+from peakfold.runtimes.tflite.arena import predict_arena
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all, varied
 from peakfold.runtimes.tflite.measure import measure_tflm
 from peakfold.runtimes.tflite.planned import Applied, after_recipe, apply_plan
 from peakfold.runtimes.tflite.schema import operator_name, pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
-from peakfold.runtimes.tflite.tail import predict_arena
 from peakfold.transform import Split, replay
 from tests.runtimes.tflite.build import Build
 from tests.runtimes.tflite.models import FOLDED, path_of

@@ -10,11 +10,11 @@ import pytest
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends import load
+from peakfold.runtimes.tflite.arena import predict_arena
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import table_scratch
-from peakfold.runtimes.tflite.tail import predict_arena
 from tests.fuzzing.mutate_bytes import mutate_bytes
 from tests.runtimes.tflite.build import Build
 from tests.runtimes.tflite.test_allocator import branching, random_model

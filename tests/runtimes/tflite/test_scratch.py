@@ -11,7 +11,8 @@ from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
 from peakfold.runtimes.tflite.one_op import own_bytes, single
 from peakfold.runtimes.tflite.schema import Signature, operator_name, pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import table_scratch
-from peakfold.target.scratch import Operand, load_scratch, read_table
+from peakfold.target.formula import Operand
+from peakfold.target.scratch import load_scratch, read_table
 from peakfold.units import round_up
 from tests.runtimes.tflite.build import Build
 from tests.runtimes.tflite.models import SHIPPED, runnable

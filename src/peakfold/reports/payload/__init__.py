@@ -65,7 +65,8 @@ from peakfold.reports.payload.stepped import (
     TrainingStep,
 )
 
-VERSION = 1
+VERSIONS = {"compare": 2, "fit": 2, "plan-report": 2}
+"""Of documents whose keys have changed their meaning; all others are at 1."""
 
 Document = (
     PlanDocument | InspectDocument | VerifyDocument | OpsDocument | TargetsDocument | DemoDocument
@@ -108,7 +109,7 @@ def schema_name(name: str) -> str:
         >>> schema_name("inspect")
         'peakfold.inspect/1'
     """
-    return f"peakfold.{name}/{VERSION}"
+    return f"peakfold.{name}/{VERSIONS.get(name, 1)}"
 
 
 def to_json(document: Document) -> str:
@@ -118,7 +119,7 @@ def to_json(document: Document) -> str:
 
 __all__ = [
     "DOCUMENTS",
-    "VERSION",
+    "VERSIONS",
     "AllocatorRecord",
     "ApplyDocument",
     "BankRecord",

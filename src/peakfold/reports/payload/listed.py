@@ -45,6 +45,8 @@ class TargetRecord:
     """One target; an empty `inplace_kinds` allows every kind the registry allows.
 
     Attributes:
+        real: whether it names a runtime.
+        flash: static roles that lie in flash; all others share the RAM with the arena.
         eager: of PyTorch, what its kernels keep in a training step.
         sources: where a figure comes from, by its name.
     """
@@ -59,6 +61,8 @@ class TargetRecord:
     overlap_kinds: list[str]
     views: bool
     zero_copy_concat: bool
+    real: bool
+    flash: list[str]
     eager: Eager | None
     sources: dict[str, str]
 

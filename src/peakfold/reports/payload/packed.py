@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from peakfold.packing.problem import Search as PackSearch
 from peakfold.planning.plan import Search
+from peakfold.planning.total import Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class LeverRecord:
 
     Attributes:
         peak_bytes: the arena with it.
-        need_bytes: the arena and what lies beside it.
+        need_bytes: in all; a lower bound where `unknown` of the document is not empty.
         extra_flops: operations it adds to a run; `null` = not known.
         extra_time_s: seconds those take at least, by the roofline of the device; `null` = not
             known.
@@ -42,11 +43,24 @@ class FitDocument:
     """Output of ``fit --json``.
 
     Attributes:
-        need_bytes: what the recommended plan takes of `have_bytes`, `beside_bytes` included.
-        beside_bytes: what lies in the same memory beside the arena (weights, inputs, what the
-            interpreter keeps).
+        fits: `null` where `unknown` decides.
+        answer: the verdict and the figures it rests on, in words.
+        fits_as_is: the same of plans that add no work to a run: no bands of rows.
+        as_is: its words, where the recommended plan has bands; empty otherwise.
+        need_bytes: what the recommended plan takes of the memory of `have_bytes`:
+            `total_at_least_bytes`.
+        have_bytes: for the total; `null` where only the arena has a budget.
+        have_arena_bytes, have_flash_bytes: for the arena alone, and in flash; `null` = not asked.
+        flash_bytes: of the model in flash; `null` where all of it lies in the arena's memory.
+        code_bytes: of the runtime's own code: not known.
+        total: what the recommended plan takes of the arena's memory, by use; `null` = not known.
+        total_bytes: its sum; `null` where a term is not known.
+        total_at_least_bytes: the sum of what is known.
+        unknown: what takes more than was counted, in words.
+        beside_bytes: of it, what is no arena.
         bound_bytes: no order and no layout of the unchanged network needs less arena.
-        largest_batch: `null` where the network does not scale with its first dimension.
+        largest_batch: `null` where the network does not scale with its first dimension, or where
+            `unknown` decides.
         batch_note: why it is `null`, or why a larger one may fit; empty otherwise.
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
         notes: what else to know.
@@ -56,14 +70,25 @@ class FitDocument:
     schema: str
     model: str
     device: str | None
-    fits: bool
+    fits: bool | None
+    answer: str
+    fits_as_is: bool | None
+    as_is: str
     need_bytes: int
-    have_bytes: int
+    have_bytes: int | None
+    have_arena_bytes: int | None
+    have_flash_bytes: int | None
+    flash_bytes: int | None
+    code_bytes: int | None
+    total: Total
+    total_bytes: int | None
+    total_at_least_bytes: int
     beside_bytes: int
     bound_bytes: int
     largest_batch: int | None
     batch_note: str
     plan_flags: str
+    unknown: list[str]
     notes: list[str]
     options: list[LeverRecord]
     search: Search = "complete"

@@ -37,13 +37,18 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """Output of ``plan --json``; `trace` is `None` unless it was asked for."""
+    """Output of ``plan --json``; `trace` is `None` unless it was asked for.
+
+    Attributes:
+        answer: the verdict, where budgets are given, and what is needed, in words.
+    """
 
     schema: str
     summary: Summary
     plan: Plan
     trace: list[TraceStep] | None = None
     notes: list[str]
+    answer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

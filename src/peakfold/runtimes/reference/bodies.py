@@ -4,11 +4,15 @@ The workspace holds the body's arena first and then two slots for every value th
 carries: one is read while the other is written. What a body captures is the very memory of the
 op's operands; a branch of an If writes straight into the op's results. Slices that a scan reads,
 rows that are collected and the loop's own counter and condition live outside, as temporaries.
+Where a target keeps bodies' inputs and outputs, all of them are in the body's arena: values are
+copied in and out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Op
@@ -48,8 +52,10 @@ def run_bodies(outer: ArenaRun, at: int, op: Op, args: Args) -> tuple[Value, ...
             )
         program = outer.program.bodies[at, region]
         feeds = formals(op, region, given, args)
-        homes = _captured(outer, op, region)
-        homes |= _slots(outer, op, program, plan, room, trip)
+        kept = plan.policies.outputs == "pinned"
+        homes = {} if kept else _captured(outer, op, region)
+        homes |= {} if kept else _slots(outer, op, program, plan, room, trip)
+        feeds = {name: np.array(value) for name, value in feeds.items()} if kept else feeds
         external = tuple(_memory(buffer, homes) for buffer in plan.external)
         memory = Memory.of(program.graph, plan, arena=room, external=external)
         room[: plan.arena_bytes] = POISON
@@ -58,7 +64,8 @@ def run_bodies(outer: ArenaRun, at: int, op: Op, args: Args) -> tuple[Value, ...
             inner.step(step)
         made = inner.finish()
         outer.broken += [f"{op.name}/{name}" for name in inner.guards_broken()]
-        return [made[name] for name in program.graph.outputs]
+        results = [made[name] for name in program.graph.outputs]
+        return [np.array(value) for value in results] if kept else results
 
     return run_control(op, args, body)
 

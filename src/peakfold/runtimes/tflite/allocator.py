@@ -88,6 +88,12 @@ def predict(model: Model, scratch: Scratch | None = None) -> Prediction:
     return Prediction(requests, place(requests))
 
 
+def loose_bytes(prediction: Prediction) -> int:
+    """Bytes of the head that tensors take which no run makes or reads, alive beside each other."""
+    placed = zip(prediction.requests, prediction.offsets, strict=True)
+    return max((offset + one.size for one, offset in placed if one.last < 0), default=0)
+
+
 def lifetimes(model: Model, scratch: Scratch) -> tuple[Request, ...]:
     """The buffers of a file with the scopes they live in, in the interpreter's order.
 

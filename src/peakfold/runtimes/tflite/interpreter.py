@@ -198,13 +198,17 @@ def _read(store: Path, job: Job) -> tuple[tuple[NDArray[Any], ...], ...]:
         )
 
 
-def smallest_arena(job: Job, guess: int, enough: int) -> int:
+def smallest_arena(job: Job, guess: int, enough: int, least: int = 0) -> int:
     """The smallest arena, a multiple of 16 bytes, in which the interpreter builds and runs.
+
+    Starting is not monotone: an arena may do although a larger one does not, with memory of the
+    interpreter overwritten. Bisection may find such a size.
 
     Args:
         job: the run; its own arena is ignored.
         guess: bytes; where this is the answer, one look at it and the step below proves it.
         enough: bytes that are enough.
+        least: bytes below which no size is looked at.
 
     Raises:
         RunFailed: not even `enough` bytes are enough.
@@ -215,7 +219,7 @@ def smallest_arena(job: Job, guess: int, enough: int) -> int:
         return [isinstance(outcome, Outcome) for outcome in run_all(jobs)]
 
     first, top = -(-guess // _STEP), -(-enough // _STEP)
-    low, high = 0, top  # low does not fit, high does
+    low, high = max(-(-least // _STEP) - 1, 0), top  # low does not fit, high does
     looks = sorted({max(first - 1, 1), first, *(first + 2**n for n in range(0, 24, 2)), top})
     while True:
         looks = [at for at in looks if low < at <= top]
@@ -225,7 +229,7 @@ def smallest_arena(job: Job, guess: int, enough: int) -> int:
         for at, fit in zip(looks, fits, strict=True):
             low, high = (low, min(high, at)) if fit else (max(low, at), high)
         if high - low <= 1:
-            run(replace(job, arena=high * _STEP, seeds=()))  # and it runs there, too
+            run(replace(job, arena=high * _STEP, seeds=job.seeds[:1]))  # and it runs there, too
             return high * _STEP
         looks = sorted({low + (high - low) * n // 13 for n in range(1, 13)} - {low, high})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peakfold.errors import RunFailed
+from peakfold.runtimes.tflite.arena import Arena, predict_arena
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.interpreter import (
     Job,
@@ -29,6 +30,7 @@ from peakfold.runtimes.tflite.schema import (
     tensor_bytes,
     type_names,
 )
+from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.runtimes.tflite.watch import watched
 from peakfold.units import round_up
 
@@ -59,9 +61,11 @@ class Measured:
     Attributes:
         runtime: ``tflm`` or ``litert``.
         before, after: of the arena that tensors share, without and with the plan.
-        before_total, after_total: the smallest arena each file runs in; `None` for a runtime
-            that takes none.
+        before_total, after_total: the whole arena each file was run in, the predicted one if
+            that was enough; `None` for a runtime that takes none.
         tail: of it what lives as long as the interpreter.
+        arena: what was predicted of `after_total`.
+        too_low: whether a predicted arena was too small to start in.
         outputs_equal: whether all outputs of all runs have the same bits.
         outputs_vary: whether the outputs say anything: not all the same.
         tensors: results on the way that were compared, too.
@@ -81,6 +85,8 @@ class Measured:
     tensors: int
     tensors_equal: bool | None
     runs: int
+    arena: Arena | None = None
+    too_low: bool = False
     controls: tuple[Control, ...] = ()
 
 
@@ -113,15 +119,37 @@ def measure_tflm(
         before, after = files.run(jobs)
         equal = equal_outputs(before, after)
         watch = _Watched(files, applied, shape, seeds)
+        expected = [_predicted(data) for data in (applied.plain, applied.data)]
         totals = [
-            smallest_arena(job, outcome.total, 2 * arena)
-            for job, outcome in zip(jobs, (before, after), strict=True)
+            _whole(job, least, outcome, 2 * arena)
+            for job, least, outcome in zip(jobs, expected, (before, after), strict=True)
         ]
         wrong = watch.controls() if controls else ()
+    low = any(
+        total > least.total and not least.unknown
+        for total, least in zip(totals, expected, strict=True)
+    )
     return Measured(
         "tflm", before.head, after.head, totals[0], totals[1], after.tail,
-        equal, varied(before), watch.compared, watch.equal, count, wrong,
+        equal, varied(before), watch.compared, watch.equal, count, expected[1], low, wrong,
     )  # fmt: skip
+
+
+def _predicted(data: bytes) -> Arena:
+    model = parse_model(data)
+    return predict_arena(model, known_scratch(model))
+
+
+def _whole(job: Job, predicted: Arena, outcome: Outcome, enough: int) -> int:
+    """The arena a file starts and runs in: the predicted one, or the least above it that does.
+
+    Nothing below is tried: smaller ones that start prove nothing.
+    """
+    # On inputs of its own: a loop may never end on whatever bytes an arena happens to hold.
+    (start,) = run_all([replace(job, arena=predicted.total, seeds=job.seeds[:1])])
+    if isinstance(start, Outcome):
+        return predicted.total
+    return smallest_arena(job, outcome.total, max(enough, 2 * predicted.total), predicted.total)
 
 
 def measure_litert(applied: Applied, where: str, *, runs: int = _RUNS, seed: int = 0) -> Measured:

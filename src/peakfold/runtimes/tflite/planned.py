@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from peakfold.frontends.tflite_file import read_tflite
 from peakfold.frontends.tflite_names import Names, names_of_model
 from peakfold.ir import Graph
 from peakfold.planning import Plan
-from peakfold.runtimes.tflite.allocator import predict
+from peakfold.runtimes.tflite.allocator import ONLINE, loose_bytes, predict
 from peakfold.runtimes.tflite.bands import Growth, growth
 from peakfold.runtimes.tflite.embedded import judge_file
-from peakfold.runtimes.tflite.rewrite import Edit, rewrite_all
-from peakfold.runtimes.tflite.schema import Model, parse_model
+from peakfold.runtimes.tflite.rewrite import Edit, Where, rewrite_all
+from peakfold.runtimes.tflite.schema import Model, offline_offsets, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.transform import replay
 
@@ -35,6 +35,8 @@ class Applied:
         unplanned: bytes of its head.
         obeys: whether it carries the plan; false when the interpreter's own is no worse, so that
             the file was left as the interpreter would have it.
+        whole: whether the plan's arena is that head; false when the file leaves a tensor of the
+            plan to the interpreter, or holds tensors that no run uses and that take more.
     """
 
     data: bytes
@@ -42,6 +44,7 @@ class Applied:
     plain: bytes
     unplanned: int
     obeys: bool
+    whole: bool = False
 
 
 def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
@@ -60,17 +63,19 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
     _check(plan)
     made = _Recipe.of(path, graph, plan.recipe)
     data = path.read_bytes()
+    offsets = _offsets(plan, made.names)
     edits = [
         Edit(order=_kept(made.whole, made.names), offsets={}),
-        Edit(order=_order(made.work, plan, made.names), offsets=_offsets(plan, made.names),
-             added=made.added),
-    ]  # fmt: skip
+        Edit(order=_order(made.work, plan, made.names), offsets=offsets, added=made.added),
+    ]
     plain, planned = rewrite_all(data, edits, str(path))
+    model = parse_model(planned)
     before = _head(parse_model(plain), plan.target)
-    after = _head(parse_model(planned), plan.target)
-    if after > before or (plan.copies and not _sound(planned, plan.target)):
+    after = _head(model, plan.target)
+    whole = _count(plan) == _placed_by(model) and loose_bytes(predict(model)) <= plan.arena_bytes
+    if after > before or not (whole or _sound(planned, plan.target)):
         return Applied(plain, before, plain, before, obeys=False)
-    return Applied(planned, after, plain, before, obeys=True)
+    return Applied(planned, after, plain, before, obeys=True, whole=whole)
 
 
 def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
@@ -86,10 +91,31 @@ def after_recipe(path: Path, graph: Graph, recipe: Sequence[str]) -> Model:
         ModelError: the file holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """
+    return parse_model(_after(path, graph, recipe, planned=False))
+
+
+def bytes_after(path: Path, graph: Graph, recipe: Sequence[str]) -> int:
+    """Bytes of the file that carries a plan made after the steps of a recipe.
+
+    Args:
+        path: the file.
+        graph: as loaded from it.
+        recipe: steps, as plans record them.
+
+    Raises:
+        InvalidPlan: the steps make ops that no operator of the file can do.
+        ModelError: the file holds what cannot be carried over.
+        RunFailed: an operator to be folded cannot be computed here.
+    """
+    return len(_after(path, graph, recipe, planned=True))
+
+
+def _after(path: Path, graph: Graph, recipe: Sequence[str], *, planned: bool) -> bytes:
     made = _Recipe.of(path, graph, recipe)
     order = {0: [_index(op.name, made.names, 0) for op in made.work.ops]}
-    edit = Edit(order=order, offsets={}, added=made.added)
-    return parse_model(rewrite_all(path.read_bytes(), [edit], str(path))[0])
+    # A table of offsets has a number for every tensor, whichever of them are planned.
+    edit = Edit(order=order, offsets={(0, 0): 0} if planned else {}, added=made.added)
+    return rewrite_all(path.read_bytes(), [edit], str(path))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +168,23 @@ def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Appli
     return Applied(written, after, data, before, obeys=False)
 
 
+def _count(plan: Plan) -> int:
+    """How many tensors a plan and those of its bodies place in the arena, copies included.
+
+    A tensor of a body that several ops run has one place in the file.
+    """
+    return len({name for name, _ in _placed(plan, 0)}) + _copies(plan)
+
+
+def _copies(plan: Plan) -> int:
+    return len(plan.copies) + sum(_copies(body.plan) for body in plan.bodies)
+
+
+def _placed_by(model: Model) -> int:
+    """How many tensors a file places."""
+    return sum(offset != ONLINE for offset in offline_offsets(model) or ())
+
+
 def _sound(data: bytes, target: str) -> bool:
     """Whether the judge of files passes it."""
     with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
@@ -188,19 +231,34 @@ def _index(name: str, names: Names, subgraph: int) -> int:
     return found[1]
 
 
-def _offsets(plan: Plan, names: Names) -> dict[tuple[int, int], int]:
-    """Of every tensor of the main graph; tensors of bodies are left to the interpreter.
+def _offsets(plan: Plan, names: Names) -> dict[Where, int]:
+    """Of every tensor that the plan places, bodies included.
 
-    So are outputs that the plan copies at its end: no operator does that, but the one that
-    repeats another tensor's bytes can write them anywhere.
+    Left to the interpreter are outputs that the plan copies at its end (no operator does that, but
+    the one that repeats another tensor's bytes can write them anywhere), and subgraphs that
+    several plans place, each elsewhere.
     """
-    return {
-        names.tensor_at[place.tensor]: buffer.offset + place.offset
-        for buffer in plan.buffers
-        if buffer.what == "tensor"
-        for place in buffer.tensors
-        if place.tensor not in plan.copies
-    }
+    offsets: dict[Where, int] = {}
+    twice: set[int] = set()
+    for place, offset in _placed(plan, 0):
+        where = names.tensor_at[place]
+        if offsets.setdefault(where, offset) != offset:
+            twice.add(where[0])
+    return {where: offset for where, offset in offsets.items() if where[0] not in twice}
+
+
+def _placed(plan: Plan, base: int) -> Iterator[tuple[str, int]]:
+    """Tensors and their addresses, with the arena of the plan at `base`."""
+    scratch = {}
+    for buffer in plan.buffers:
+        scratch[buffer.op] = base + buffer.offset
+        if buffer.what == "tensor":
+            for place in buffer.tensors:
+                if place.tensor not in plan.copies:
+                    yield place.tensor, base + buffer.offset + place.offset
+    for body in plan.bodies:
+        if body.op in scratch:  # else no body of the op takes any memory
+            yield from _placed(body.plan, scratch[body.op])
 
 
 def _head(model: Model, target: str = "tflm") -> int:

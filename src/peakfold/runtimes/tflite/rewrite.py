@@ -184,7 +184,9 @@ def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
 
     The table is little-endian int32: version, number of subgraphs, number of tensors, then an
     offset per tensor of all subgraphs, -1 leaving it to the interpreter (TFLM,
-    docs/memory_management.md).
+    docs/memory_management.md). It looks for a variable of any subgraph in the table's first rows,
+    by its index in that subgraph, and gives it no memory where an offset stands there: it would
+    crash while it starts. So that row is left to the interpreter, whatever tensor it is of.
 
     Raises:
         ModelError: an offset of 2 GiB or more.
@@ -200,8 +202,12 @@ def set_offsets(model: Model, offsets: Mapping[Where, int]) -> None:
     words[:3] = (_VERSION, len(counts), int(base[-1]))
     if max(offsets.values()) > _MOST:
         raise ModelError("an offset does not fit the 32 bits that a file has for it")
-    for (subgraph, tensor), offset in offsets.items():
-        words[3 + base[subgraph] + tensor] = offset
+    for (subgraph, index), offset in offsets.items():
+        words[3 + base[subgraph] + index] = offset
+    for graph in model.subgraphs[1:]:
+        for at, tensor in enumerate(graph.tensors or ()):
+            if tensor.isVariable:
+                words[3 + at] = -1
     data = np.frombuffer(words.tobytes(), dtype=np.uint8)
     schema = classes()
     if old:

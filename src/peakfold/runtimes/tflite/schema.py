@@ -152,6 +152,14 @@ def tensor_bytes(tensor: Any) -> int | None:
     return None if width is None else elements(tensor) * width
 
 
+def scales(tensor: Any) -> int:
+    """How many scales a tensor is quantised with, as kernels see it: none without zero points."""
+    found = tensor.quantization
+    if found is None or found.scale is None or found.zeroPoint is None:
+        return 0
+    return len(found.scale) if len(found.zeroPoint) else 0
+
+
 def has_data(model: Model, tensor: Any) -> bool:
     """Whether the file holds the value, so that it needs no memory."""
     buffer = model.buffers[tensor.buffer]
