@@ -183,16 +183,15 @@ def called_subgraphs(model: Model, op: Any) -> tuple[int, ...]:
     # It looks at the newer field only: a file without it hides its IF and WHILE from the planner.
     code = int(model.operatorCodes[op.opcodeIndex].builtinCode)
     builtin = classes().BuiltinOperator
-    options = op.builtinOptions
-    if options is None and code in (builtin.IF, builtin.WHILE, builtin.CALL_ONCE):
+    fields = {
+        builtin.IF: ("thenSubgraphIndex", "elseSubgraphIndex"),
+        builtin.WHILE: ("condSubgraphIndex", "bodySubgraphIndex"),
+        builtin.CALL_ONCE: ("initSubgraphIndex",),
+    }.get(code, ())
+    found = tuple(getattr(op.builtinOptions, field, None) for field in fields)
+    if None in found:  # no options, or another operator's
         raise ModelError("an operator of control flow names no subgraph")
-    if code == builtin.IF:
-        return options.thenSubgraphIndex, options.elseSubgraphIndex
-    if code == builtin.WHILE:
-        return options.condSubgraphIndex, options.bodySubgraphIndex
-    if code == builtin.CALL_ONCE:
-        return (options.initSubgraphIndex,)
-    return ()
+    return tuple(int(number) for number in found if number is not None)
 
 
 @dataclass(frozen=True, slots=True)
