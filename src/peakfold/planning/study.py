@@ -114,7 +114,8 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     facts: list[Facts] = []
     least: list[Facts] = []
     bodies: list[BodyPlan] = []
-    rooms = _rooms(graph) if target.bodies == "kept" and options.mode == "arena" else {}
+    shared = target.bodies == "kept" and options.mode == "arena" and options.lanes == 1
+    rooms = _rooms(graph) if shared else {}
     for at, op in enumerate(graph.ops):
         fact = floor = _facts(graph, op, target, options)
         if op.regions:
