@@ -1,0 +1,74 @@
+"""A graph of ours against the sizes of a run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from peakfold.errors import PeakfoldError
+from peakfold.frontends import Bindings, GivenShape, load
+from peakfold.ir import Graph, element_count
+
+from .running import Ran
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of one case.
+
+    Attributes:
+        equal: tensors whose shape and bytes are those that ran.
+        below: tensors that ran within an upper bound of ours.
+        unknown: tensors of which we say that we do not know.
+        wrong: tensors of which we say something else than what ran, with both.
+        refused: why the model was not read at all.
+    """
+
+    equal: int = 0
+    below: int = 0
+    unknown: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    refused: str = ""
+
+
+def judge(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]],
+          ran: Mapping[str, Ran]) -> Verdict:  # fmt: skip
+    """Read the model as a file of a user's, and compare every tensor that ran.
+
+    Args:
+        model: the model, as it ran.
+        shapes: of its inputs, given as `--shape`.
+        ran: what the run made.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onnx"
+        path.write_bytes(model.SerializeToString())
+        try:
+            graph = load(path, Bindings(shapes={n: GivenShape(d) for n, d in shapes.items()})).graph
+        except PeakfoldError as error:
+            return Verdict(refused=str(error).replace(str(path), "m.onnx"))
+    return compare(graph, ran)
+
+
+def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
+    """Compare the tensors that both know by name."""
+    verdict = Verdict()
+    known = {tensor.name: tensor for tensor in graph.tensors}
+    for name, size in ran.items():
+        if name not in known:
+            verdict.wrong.append(f"{name}: not in the graph, {size.dims} ran")
+            continue
+        tensor = known[name]
+        if tensor.shape is None or element_count(tensor.shape) is None:
+            verdict.unknown.append(name)
+        elif tensor.shape != size.dims:
+            verdict.wrong.append(f"{name}: {tensor.dtype}{list(tensor.shape)}, {list(size.dims)} ran")
+        elif size.nbytes is not None and tensor.nbytes != size.nbytes:
+            verdict.wrong.append(f"{name}: {tensor.nbytes} bytes, {size.nbytes} ran")
+        else:
+            verdict.equal += 1
+    return verdict
