@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: bench-cost demo test lint tests bounds wheel trace bench clean
+.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -50,6 +50,11 @@ trace: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_scale.py
 	$(BIN)/python benchmarks/bench_models.py
+
+# Broken files and wrong plans, all of them; CI walks a tenth of less (tests/fuzzing).
+FUZZ_COUNT ?= 10000
+fuzz: $(READY)
+	$(BIN)/python tools/fuzz.py --count $(FUZZ_COUNT)
 
 # MACs and parameters of torchvision and timm models against a recount; an environment of its own.
 build/zoo/.ready:

@@ -1,8 +1,8 @@
 """Attack the readers with broken files: ``python tools/fuzz_readers.py onnx pf --count 1000``.
 
 Every mutant goes through the real command line in a forked process of 4 GiB and 15 CPU seconds
-(tests/fuzzing/readers.py). A mutant is its reader, seed and number: ``onnx --only NUMBER`` writes
-that file again, and says what became of it.
+(tests/fuzzing/readers.py). A mutant is its reader, seed and number: ``onnx --only NUMBER --out
+DIR`` writes that file again, and says what became of it.
 """
 
 from __future__ import annotations
@@ -11,51 +11,37 @@ import argparse
 import shlex
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.fuzzing.readers import (  # noqa: E402 - needs the path
-    READERS,
-    Mutant,
-    attack,
-    finding,
-    mutant,
-    run,
-)
-from tests.fuzzing.server import Run, Server  # noqa: E402 - the same
+from tests.fuzzing.campaign import files  # noqa: E402 - needs the path
+from tests.fuzzing.readers import READERS, Mutant, finding, mutant, run  # noqa: E402 - the same
+from tests.fuzzing.server import Server  # noqa: E402 - the same
 
 
 def main() -> int:
     args = _arguments()
     wrong = 0
-    for name in args.readers or READERS:
-        reader = READERS[name]
-        if not reader.seeds():
-            print(f"{name}: no corpus here")
-            continue
-        with Server(torch=name == "pt2") as server:
+
+    with Server() as server:
+        for name in args.readers or READERS:
+            reader = READERS[name]
+            if not reader.seeds():
+                print(f"{name}: no corpus here")
+                continue
             if args.only is not None:
                 return _show(server, mutant(reader, args.seed, args.only), args.out)
-            start, codes, slowest = time.monotonic(), Counter[str](), [0.0]
-
-            def tally(ran: Run, found: str | None, codes=codes, slowest=slowest) -> None:
-                codes["finding" if found else f"code {ran.codes[-1]}"] += 1
-                slowest[0] = max(slowest[0], ran.cpu_s)
-
-            def tell(one: Mutant, found: str) -> None:
-                print(f"{one.reader} mutant {one.number} of {one.seed_name}, {one.steps} steps, "
-                      f"{_said(one)}: {found[:300]}", file=sys.stderr)  # fmt: skip
-                _save(one, args.out)
-
-            attack(server, reader, args.seed, range(args.first, args.first + args.count),
-                   tell, tally)  # fmt: skip
-        wrong += codes["finding"]
-        told = ", ".join(f"{key}: {count}" for key, count in sorted(codes.items()))
-        print(f"{name}: {args.count} files, {told}; slowest {slowest[0]:.1f} s CPU, "
-              f"{time.monotonic() - start:.0f} s in all", flush=True)  # fmt: skip
+            start = time.monotonic()
+            numbers = range(args.first, args.first + args.count)
+            tally = files(
+                server, reader, args.seed, numbers, lambda one, found: tell(one, found, args.out)
+            )
+            wrong += tally.ends["finding"]
+            told = ", ".join(f"{key}: {count}" for key, count in sorted(tally.ends.items()))
+            print(f"{name}: {args.count} files, {told}; slowest {tally.slowest:.1f} s CPU, "
+                  f"{time.monotonic() - start:.0f} s in all", flush=True)  # fmt: skip
     return 1 if wrong else 0
 
 
@@ -72,12 +58,19 @@ def _arguments() -> argparse.Namespace:
 
 def _show(server: Server, one: Mutant, out: Path | None) -> int:
     ran = run(server, one)
-    _save(one, out or Path())
+    _save(one, out)
     print(f"{one.seed_name}, {one.steps} steps, {_said(one)}")
     print(f"codes {ran.codes}, signal {ran.signal}, {ran.cpu_s:.2f} s CPU, files {ran.files}")
     print(f"--- stdout\n{ran.out[:2000]}\n--- stderr\n{ran.err[:6000]}")
     print(f"--- finding: {finding(one, ran)}")
     return 0
+
+
+def tell(one: Mutant, found: str, out: Path | None) -> None:
+    """A finding in one line on stderr; its files into a folder."""
+    print(f"{one.reader} mutant {one.number} of {one.seed_name}, {one.steps} steps, "
+          f"{_said(one)}: {found[:300]}", file=sys.stderr)  # fmt: skip
+    _save(one, out)
 
 
 def _said(one: Mutant) -> str:

@@ -162,7 +162,7 @@ def test_the_batch_is_the_leading_dimension_or_what_is_given():
     assert (found.batch, found.batch_from) == (8, "leading dimension of input 'x'")
     assert found.per_sample(found.total().figures.bytes_moved) == 2 * 12
     assert cost_of(parse_graph(text), CostOptions(batch=2)).batch == 2
-    with pytest.raises(UsageError, match="batch of 0"):
+    with pytest.raises(UsageError, match="batch is 0"):
         cost_of(parse_graph(text), CostOptions(batch=0))
 
 

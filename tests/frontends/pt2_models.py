@@ -188,6 +188,16 @@ def written() -> ExportedProgram:
     return cache().run_decompositions()
 
 
+def _gaps(x, column):
+    x[:, 1] = column
+    return x.mul_(2) + 1
+
+
+def gaps() -> ExportedProgram:
+    """Functional operators keep the gaps that their operand has."""
+    return _eval(Fn(_gaps), torch.zeros(3, 4), torch.zeros(3)).run_decompositions()
+
+
 def _shapes(x, y):
     x = x.unflatten(1, (2, -1)).movedim(1, 0).squeeze().T.reshape(-1)
     parts = torch.split(y, [1, 3], 1)
@@ -224,5 +234,5 @@ def mapped() -> ExportedProgram:
 MODELS: dict[str, Callable[[], ExportedProgram]] = {
     make.__name__: make
     for make in (mlp, cnn_train, resnet, encoder, gpt, cache, lstm, experts, branches, quantised,
-                 unet, written, shapes, products, mapped)
+                 unet, written, gaps, shapes, products, mapped)
 }  # fmt: skip

@@ -299,6 +299,13 @@ def test_typed_data_has_as_many_entries_as_elements(
             refused(proto, tmp_path, "tensor 'w': (its data lies|. entries are stored)")
 
 
+def test_a_result_larger_than_any_integer_is_refused(tmp_path: Path) -> None:
+    node = helper.make_node("Pad", ["x"], ["y"], pads=[2**62] * 4)  # no such form in opset 18
+    refused(model([node], [value("x", [2, 2])], [value("y", None)]), tmp_path, "absurd|valid node")
+    old = model([node], [value("x", [2, 2])], [value("y", None)], opset=10)
+    refused(old, tmp_path, "absurd")
+
+
 def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     data = relu().SerializeToString().replace(b"Relu", b"\xff\xfe\xfd\xfc")
     (tmp_path / "m.onnx").write_bytes(data)

@@ -188,6 +188,12 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path, capfd) -> None:
     assert "bytes" in refused(path, capfd)
 
 
+def test_large_programs_are_read(tmp_path) -> None:
+    padded = as_json(program())[:-1] + b" " * (2 * MAX_DIRECTORY) + b"}"
+    path = write(tmp_path / "a.pt2", members() | {"models/model.json": padded})
+    assert len(load(path).graph.ops) == 2
+
+
 def test_a_million_members_are_refused_before_they_are_listed(tmp_path, capfd) -> None:
     entry = b"PK\x01\x02" + bytes(24) + (1).to_bytes(2, "little") + bytes(16) + b"a"
     count = MAX_DIRECTORY // len(entry) + 1000
@@ -300,6 +306,21 @@ def test_bodies_inside_each_other_end_somewhere(tmp_path, capfd) -> None:
         inner = program()["graph_module"]["graph"] | {"nodes": [call], "outputs": [tensor("mul")]}
     parts = members(changed(GRAPH, inner))
     assert "nests too deeply" in refused(write(tmp_path / "a.pt2", parts), capfd)
+
+
+def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
+    """Each of n views read after n writes would be n * n ops."""
+    views = [node("torch.ops.aten.view.default", f"v{n}", self=tensor("x"), size={"as_ints": [16]})
+             for n in range(800)]  # fmt: skip
+    writes = [node("torch.ops.aten.relu_.default", f"w{n}", self=tensor("x")) for n in range(800)]
+    reads = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor(f"v{n}")) for n in range(800)]
+    made = program()
+    graph = made["graph_module"]["graph"]
+    graph["nodes"] = [one | {"name": one["outputs"][0]["as_tensor"]["name"]}
+                      for one in (*views, *writes, *reads, *graph["nodes"])]  # fmt: skip
+    flat = {f"{kind}{n}": meta(16) for kind in "vr" for n in range(800)}
+    graph["tensor_values"] |= flat | {f"w{n}": meta(2, 8) for n in range(800)}
+    assert "too many writes" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
 
 
 def test_names_of_terminals_and_giants_stay_quiet(tmp_path, capfd) -> None:

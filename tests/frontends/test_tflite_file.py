@@ -156,6 +156,40 @@ def test_bytes_behind_the_flatbuffer_are_found(tmp_path):
         load(path)
 
 
+@pytest.mark.parametrize(("number", "length", "packing", "message"), [
+    (7, 24, None, ""),
+    (7, 23, None, "23 bytes are stored outside, its type and shape need 24"),
+    (7, 2**63, None, "bytes are stored outside"),
+    (7, 12, "packed somehow", ""),
+    (8, 24, None, "number 8, which is not listed"),
+])  # fmt: skip
+def test_bytes_in_another_file_are_as_many_as_needed(number, length, packing, message, tmp_path):
+    owner = Builder()
+    chain(owner, {"shape": (2, 3), "name": "w"})
+    (weight,) = [t for t in owner.model.subgraphs[0].tensors if t.name == "w"]
+    weight.externalBuffer = number
+    group, outside = schema().ExternalBufferGroupT(), schema().ExternalBufferT()
+    group.name = "../../etc/passwd"  # never opened
+    outside.id, outside.length, outside.packing = 7, length, packing
+    owner.model.externalBufferGroups, owner.model.externalBuffers = [group], [outside]
+    path = saved(owner, tmp_path)
+    if message:
+        with pytest.raises(ModelError, match=message):
+            load(path)
+    else:
+        assert load(path).graph["w"].nbytes == 24
+
+
+def test_dimensions_are_no_more_than_arrays_have(tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    x, y = main.input((1,) * 65), main.tensor((1,) * 65)
+    main.op("NEG", [x], [y])
+    main.outputs(y)
+    with pytest.raises(ModelError, match="64 dimensions"):
+        load(saved(owner, tmp_path))
+
+
 def test_weights_are_not_read(tmp_path):
     """Half a gigabyte behind the flatbuffer, in a file with a hole: mapped, never touched."""
     import resource

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -40,13 +40,15 @@ REAL_OPTIONS = ({}, {"align": 1, "inputs": "reusable"}, {"mode": "both"}, {"lane
                 {"lanes": 0, "align": 16}, {"outputs": "external"})  # fmt: skip
 REAL_OPS = 130
 """Ops of the largest real model whose plans are mutated."""
-CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED, WRONG", "RAISED")
+CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED, WRONG", "RAISED",
+           "COMMAND DIFFERS")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
     """A plan as the planner made it, and what is known of its graph."""
 
+    number: int
     label: str
     graph: Graph
     plan: Plan
@@ -116,10 +118,11 @@ def base_plan(seed: int, number: int, root: Path | None) -> Base:
     rng = random.Random(f"{seed} base {number}")
     if root is not None and number % 4 == 3 and _real_graphs(root):
         at = rng.randrange(len(_real_graphs(root)))
-        return _real_base(root, at, rng.randrange(len(REAL_OPTIONS)))
+        return replace(_real_base(root, at, rng.randrange(len(REAL_OPTIONS))), number=number)
     graph = random_graph(rng)
     chosen = rng.choice(OPTION_SETS)
-    return plan_base(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
+    made = plan_base(f"random graph {number} {chosen}", graph, options_for(graph, rng, chosen))
+    return replace(made, number=number)
 
 
 def plan_base(label: str, graph: Graph, options: PlanOptions) -> Base:
@@ -132,7 +135,7 @@ def plan_base(label: str, graph: Graph, options: PlanOptions) -> Base:
         witnesses.append(_one_plan(graph, best))
     given = {} if options.profile is None else options.profile.workspace
     sound = [Witness(one) for one in witnesses if not faults(graph, one, given)]
-    return Base(label, graph, plan, options.profile, tuple(sound))
+    return Base(-1, label, graph, plan, options.profile, tuple(sound))
 
 
 def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
@@ -284,8 +287,10 @@ def smallest(base: Base, seed: int, found: Outcome) -> Outcome:
     return found
 
 
-def bases(seed: int, numbers: Sequence[int], root: Path | None,
-          refused: Callable[[int, PeakfoldError], None]) -> Iterator[tuple[int, Base]]:  # fmt: skip
+def bases(
+    seed: int, numbers: Iterable[int], root: Path | None,
+    refused: Callable[[int, PeakfoldError], None],
+) -> Iterator[tuple[int, Base]]:  # fmt: skip
     """Base plans by number; those that cannot be planned are told to `refused`."""
     for number in numbers:
         try:

@@ -6,15 +6,23 @@ import copy
 import io
 import json
 import random
+import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .mutate_bytes import NUMBERS, WORDS, mutate_bytes
 
+PROGRAM_WORDS = (
+    "Infinity", "s0", "s0*2", "Max(s0,1)//0", "os.system", "__import__('os').system('x')",
+    "torch.ops.aten.add.Tensor", "torch.ops.aten.view.default", "torch.ops.aten.lstm.input",
+    "torch.ops.aten.einsum.default", "torch.ops.higher_order.cond", "torch._C._jit", "p_l_weight",
+)  # fmt: skip
+"""Texts that a loader of exported programs evaluates or resolves."""
 
-def mutate_json(data: bytes, rng: random.Random) -> bytes:
+
+def mutate_json(data: bytes, rng: random.Random, words: Sequence[str] = ()) -> bytes:
     """Change one node of a JSON document; bytes that are none are changed as bytes."""
     try:
         tree = json.loads(data)
@@ -26,20 +34,22 @@ def mutate_json(data: bytes, rng: random.Random) -> bytes:
     if not spots:
         return mutate_bytes(data, rng)
     owner, key = rng.choice(spots)
-    _change(owner, key, spots, rng)
+    _change(owner, key, spots, rng, (*WORDS, *words))
     return json.dumps(tree).encode()
 
 
 def _spots(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Every place in a tree: the list or object, and the index or key."""
-    pairs = enumerate(tree) if isinstance(tree, list) else tree.items()
-    for key, value in list(pairs):
+    pairs: Any = enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in list(tree.items() if isinstance(tree, dict) else pairs):
         yield tree, key
         if isinstance(value, list | dict):
             yield from _spots(value)
 
 
-def _change(owner: Any, key: Any, spots: list[tuple[Any, Any]], rng: random.Random) -> None:
+def _change(
+    owner: Any, key: Any, spots: list[tuple[Any, Any]], rng: random.Random, words: Sequence[str]
+) -> None:
     old = owner[key]
     how = rng.randrange(8)
     if how == 0:
@@ -50,13 +60,13 @@ def _change(owner: Any, key: Any, spots: list[tuple[Any, Any]], rng: random.Rand
     elif how == 2 and isinstance(owner, list):
         owner.insert(key, copy.deepcopy(old))
     elif how == 2:
-        owner[rng.choice(WORDS)] = copy.deepcopy(old)
+        owner[rng.choice(words)] = copy.deepcopy(old)
     elif how == 3 and isinstance(old, list):
         owner[key] = rng.choice([[], old[::-1], old * 2, (old * 300)[:2000]])
     elif how == 4:
         owner[key] = rng.choice([None, True, False, [], {}, [[]], 0.5, -0.0, 1e308])
     elif isinstance(old, str) or how == 5:
-        owner[key] = rng.choice([*WORDS, f"{old}x", "9" * 400])
+        owner[key] = rng.choice([*words, f"{old}x", "9" * 400])
     else:
         near = old if isinstance(old, int) else 1
         owner[key] = rng.choice([*NUMBERS, near + 1, near - 1, near * 2, float("nan")])
@@ -89,13 +99,14 @@ def mutate_archive(data: bytes, rng: random.Random) -> bytes:
     elif how == 5:
         members[at] = (name, mutate_bytes(held, rng))
     else:
-        members[at] = (name, mutate_json(held, rng))
+        members[at] = (name, mutate_json(held, rng, PROGRAM_WORDS))
     return _zipped(members, zipfile.ZIP_DEFLATED if how == 3 else zipfile.ZIP_STORED)
 
 
 def _zipped(members: list[tuple[str, bytes]], kind: int) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", kind) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", kind) as archive:
+        warnings.simplefilter("ignore")  # a name that stands twice is meant
         for name, held in members:
             info = zipfile.ZipInfo(name)  # a fixed date: the same mutant has the same bytes
             info.compress_type = kind

@@ -191,6 +191,30 @@ def _break_opset(model: ModelProto, rng: random.Random) -> None:
         entry.version = rng.choice([0, -1, 1, 5, 7, 13, 99, 2**40])
 
 
+_EXTREMES = [0, -1, 1, 64, 65, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63)]
+_NAMES = ["axis", "axes", "perm", "num_outputs", "batch_dims", "group", "strides", "pads",
+          "dilations", "kernel_shape", "blocksize", "to", "k", "equation"]  # fmt: skip
+
+
+def _add_attribute(model: ModelProto, rng: random.Random) -> None:
+    """A number that C code may trust, in an attribute that may be none of the operator's."""
+    node = _node(model, rng)
+    if node is not None:
+        item = node.attribute.add(name=rng.choice(_NAMES), i=rng.choice(_EXTREMES), s=b"...." * 9)
+        item.type = rng.choice([AttributeProto.INT, AttributeProto.INTS, AttributeProto.STRING])
+        item.ints.extend(rng.choice(_EXTREMES) for _ in range(rng.randrange(5)))
+
+
+def _break_ir_version(model: ModelProto, rng: random.Random) -> None:
+    model.ir_version = rng.choice(_EXTREMES)
+
+
+def _break_data(model: ModelProto, rng: random.Random) -> None:
+    if model.graph.initializer:
+        tensor = model.graph.initializer[rng.randrange(len(model.graph.initializer))]
+        tensor.raw_data = rng.randbytes(rng.choice([0, 1, 4, 8, 16]))
+
+
 def _drop_initializer(model: ModelProto, rng: random.Random) -> None:
     if model.graph.initializer:
         del model.graph.initializer[rng.randrange(len(model.graph.initializer))]
@@ -199,5 +223,5 @@ def _drop_initializer(model: ModelProto, rng: random.Random) -> None:
 _Break = Callable[[ModelProto, random.Random], None]
 _STRUCTURE: list[_Break] = [
     _drop_node, _swap_nodes, _rewire, _drop_or_add_io, _rename_op, _break_attribute, _break_dims,
-    _break_types, _break_opset, _drop_initializer,
+    _break_types, _break_opset, _drop_initializer, _add_attribute, _break_ir_version, _break_data,
 ]  # fmt: skip

@@ -30,12 +30,14 @@ def mutate_text(data: bytes, rng: random.Random, words: Sequence[str] = ()) -> b
         words: of the format's own vocabulary.
     """
     text = data.decode("utf-8", "replace")
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         return _lines(text, rng).encode()
     tokens = _TOKEN.findall(text) or [""]
     at = rng.randrange(len(tokens))
-    how = rng.randrange(7)
-    if how == 0:
+    how = rng.randrange(16)
+    if how >= 7:
+        _same_sort(tokens, rng)
+    elif how == 0:
         del tokens[at]
     elif how == 1:
         tokens.insert(at, tokens[at])
@@ -52,6 +54,20 @@ def mutate_text(data: bytes, rng: random.Random, words: Sequence[str] = ()) -> b
     else:
         tokens[at] = tokens[at] * rng.choice([3, 300, 20_000])
     return "".join(tokens).encode("utf-8", "replace")
+
+
+def _same_sort(tokens: list[str], rng: random.Random) -> None:
+    """A number for a number or a word for a word: the text can still be read."""
+    test = rng.choice([str.isdigit, str.isidentifier])
+    found = [at for at, token in enumerate(tokens) if test(token)]
+    if not found:
+        return
+    at = rng.choice(found)
+    if test is str.isdigit and rng.random() < 0.7:
+        near = int(tokens[at][:300])
+        tokens[at] = str(rng.choice([0, 1, near + 1, abs(near - 1), near * 2, 2**31, 2**62]))
+    else:
+        tokens[at] = tokens[rng.choice(found)]
 
 
 def _lines(text: str, rng: random.Random) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -115,11 +115,12 @@ def mutant(reader: Reader, seed: int, number: int, steps: int | None = None) -> 
     rng = random.Random(f"{seed} {reader.name} {number}")
     start = rng.choice(reader.seeds())
     commands = rng.choice(reader.commands)
-    wanted = rng.choice([1, 1, 2, 3, 6])
+    wanted = rng.choice([1, 1, 2, 2, 4])
+    only = rng.choice(reader.mutators) if rng.random() < 0.8 else None
     data = start.data
     for step in range(wanted if steps is None else steps):
         own = random.Random(f"{seed} {reader.name} {number} step {step}")
-        data = own.choice(reader.mutators)(data, own)
+        data = (only or own.choice(reader.mutators))(data, own)
     named = tuple(
         tuple(f"m{reader.suffix}" if word == FILE else word for word in command)
         + (start.numbers if command[0] in ("inspect", "plan", "fit") else ())
@@ -189,19 +190,3 @@ def smallest(server: Server, one: Mutant, seed: int, found: str) -> tuple[Mutant
         if told is not None and signature(told) == signature(found):
             return less, told
     return one, found
-
-
-def attack(
-    server: Server, reader: Reader, seed: int, numbers: Sequence[int],
-    tell: Callable[[Mutant, str], None], tally: Callable[[Run, str | None], None],
-) -> None:  # fmt: skip
-    """Run mutants; each new kind of finding is told once, with its smallest mutant."""
-    seen: set[str] = set()
-    for number in numbers:
-        one = mutant(reader, seed, number)
-        ran = run(server, one)
-        found = finding(one, ran)
-        tally(ran, found)
-        if found is not None and signature(found) not in seen:
-            seen.add(signature(found))
-            tell(*smallest(server, one, seed, found))

@@ -9,9 +9,11 @@ library in C prints is seen as well.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
+import pkgutil
 import resource
 import signal
 import subprocess
@@ -24,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import peakfold
 
 MEMORY = 4 << 30
 """Bytes of address space."""
@@ -58,7 +62,7 @@ class Run:
 class Server:
     """The client's end: a context in which `run` may be called."""
 
-    def __init__(self, *, torch: bool = False) -> None:
+    def __init__(self) -> None:
         env = {**os.environ, **dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
             "1")}  # fmt: skip
@@ -67,7 +71,7 @@ class Server:
             filter(None, [str(root / "src"), str(root), env.get("PYTHONPATH")])
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzzing.server", *(["torch"] if torch else [])],
+            [sys.executable, "-m", "tests.fuzzing.server"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=root, text=True,
         )  # fmt: skip
 
@@ -106,28 +110,18 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    _warm("torch" in sys.argv[1:])
+    _warm()
     for line in requests:
         answers.write(json.dumps(_forked(json.loads(line))) + "\n")
         answers.flush()
 
 
-def _warm(torch: bool) -> None:
-    """Import what any run may import; a kernel is loaded by one small run of each verb."""
-    if torch:
-        import torch as _  # noqa: F401 - where it is wanted only
-    import importlib
-    import pkgutil
-
-    import peakfold
-
+def _warm() -> None:
+    """Import what any run may import, but for PyTorch: no file of a model needs it."""
     for found in pkgutil.walk_packages(peakfold.__path__, "peakfold."):
-        if not torch and "torch" in found.name:
-            continue
-        if found.name.endswith("__main__"):
-            continue
-        with contextlib.suppress(Exception):  # an extra that is not installed
-            importlib.import_module(found.name)
+        if "torch" not in found.name and not found.name.endswith("__main__"):
+            with contextlib.suppress(Exception):  # an extra that is not installed
+                importlib.import_module(found.name)
 
 
 def _forked(job: dict[str, Any]) -> dict[str, Any]:

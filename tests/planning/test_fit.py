@@ -155,3 +155,15 @@ def test_unknown_inputs_and_batches_are_named() -> None:
     answer = fit(two, 1000, OPTIONS)
     assert answer.largest_batch is None
     assert "common" in answer.batch_note
+
+
+def test_bytes_that_a_graph_states_hold_for_its_own_sizes() -> None:
+    """No lever scales a view's distance: narrower elements and other inputs are left out."""
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: float32[1,64]\na: float32[1,64] = relu(x)\n"
+        'b: float32[1,32] = slice(a) views=["0<0+128"]\nc: float32[1,32] = relu(b)\noutput c\n'
+    )
+    found = fit(graph, 64)
+    assert not any("int8" in lever.what for lever in found.levers)
+    with pytest.raises(UsageError, match="holds for one size"):
+        with_batch(graph, 2)(graph)

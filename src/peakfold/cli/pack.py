@@ -177,7 +177,12 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
 
 
 def _say_compiling() -> None:
-    print_line("Compiling kernels, once after an installation; the time limit waits for it")
+    from peakfold.packing.kernels import CACHE
+
+    often = "once after an installation" if CACHE is not None else (
+        "about 12 s in each run, as no folder can keep them (see NUMBA_CACHE_DIR)"
+    )  # fmt: skip
+    print_line(f"Compiling kernels, {often}; the time limit waits for it")
 
 
 def _narrate(quiet: bool) -> Callable[[int, int], None] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from peakfold.frontends.aten_arguments import Arguments, bound, does_nothing, row_attributes
@@ -185,6 +186,10 @@ class CallBuilder(Versions):
             return [ViewFact(at, base, 0)] if place.layout == source.layout else []
         start, stop = (place.start or 0), (place.stop or 0)
         lower, upper = (source.start or 0), (source.stop or 0)
+        held = self._tensors[name].nbytes
+        if held is not None and held < stop - lower <= upper - lower:
+            # It was made with gaps, as its operand had them, and a view reaches over them.
+            self._tensors[name] = replace(self._tensors[name], stated_bytes=upper - lower)
         return [ViewFact(at, base, start - lower)] if lower <= start and stop <= upper else []
 
     def _statistics(self, arguments: Arguments) -> Iterable[str]:

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+from peakfold.errors import ModelError
 from peakfold.frontends.aten_values import Place, Ref
 from peakfold.ir import Op, Role, Stated, Tensor, ViewFact
 
@@ -19,13 +20,17 @@ from peakfold.ir import Op, Role, Stated, Tensor, ViewFact
 class Versions(ABC):
     """Values by the torch tensors they stand for, and the ops that order reads behind writes.
 
-    What a tensor is, a subclass says: torch's own, or the description of one in a file.
+    What a tensor is, a subclass says: torch's own, or the description of one in a file. A file may
+    be hostile, so its subclass limits `most_looks`: at writes, and at letters of names.
 
     Args:
         changeable: roles of static tensors that the program may write in place.
     """
 
+    most_looks: float = float("inf")
+
     def __init__(self, changeable: frozenset[Role] = frozenset({Role.STATE})) -> None:
+        self._looks = 0
         self._changeable = changeable
         self._tensors: dict[str, Tensor] = {}
         self._ops: list[Op] = []
@@ -142,7 +147,11 @@ class Versions(ABC):
         self._version[tensor.name] = len(self._writers.get(place.storage, ()))
 
     def read(self, ref: Ref) -> str:
-        """The name of a value as it is now, writes to its storage included."""
+        """The name of a value as it is now, writes to its storage included.
+
+        Raises:
+            ModelError: it takes more looks at writes than are allowed.
+        """
         if ref.key not in self._name:
             self.declare(ref, "untraced", Role.STATE)
             self.notes[f"tensor {self._name[ref.key]!r} comes from no operator of the program"] = (
@@ -151,7 +160,10 @@ class Versions(ABC):
         name = self._name[ref.key]
         place = self._place[name]
         writers = self._writers.get(place.storage, [])
+        self._looks += len(writers) - self._version[name]
         for writer in writers[self._version[name] :]:
+            if self._looks > self.most_looks:
+                raise ModelError("too many writes of one storage are read through too many views")
             written = self._place[writer]
             if written == place:
                 name = writer
@@ -163,6 +175,7 @@ class Versions(ABC):
 
     def _after_write(self, name: str, writer: str, tensor: Any) -> str:
         new = self._fresh(f"{name}.after")
+        self._looks += len(new)
         place = self._place[name]
         views = (ViewFact(0, 0, 0),) if place.storage in self._state else ()
         stated = Stated(inplace=() if views else (0,), views=views)

@@ -13,7 +13,7 @@ from peakfold.errors import ModelError
 from peakfold.frontends.onnx_guard import misuse
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import where
-from peakfold.frontends.onnx_scope import Scope, Signature
+from peakfold.frontends.onnx_scope import Scope, Signature, require_sane
 from peakfold.frontends.onnx_types import (
     dtype_and_shape,
     is_complete,
@@ -204,6 +204,8 @@ def _registry_rule(scope: Scope, op: Op) -> dict[str, TypeProto]:
     inputs = tuple(scope.tensor(name, Role.ACTIVATION) if name else None for name in op.inputs)
     asked = tuple(Tensor(name, OPAQUE, None) if name else None for name in op.outputs)
     types = rule(Context(op, inputs, asked))
+    for name, kind in zip(op.outputs, types or (), strict=False):
+        require_sane(name, () if kind is None else kind[1])
     return {
         name: tensor_type(*kind)
         for name, kind in zip(op.outputs, types or (), strict=False)

@@ -82,8 +82,8 @@ class Scope:
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
         """Take over a stored tensor; its bytes stay unread until a shape needs them."""
         dims = tuple(tensor.dims)
+        require_sane(name, dims)
         self._set(name, dtype_of(tensor.data_type), dims)
-        _require_sane(name, dims)
         self.static[name] = role
         self.values.stored[name] = tensor
 
@@ -140,7 +140,7 @@ class Scope:
             UsageError: the user's shape contradicts the model.
         """
         self.seen.add(name)
-        _require_sane(name, shape or ())
+        require_sane(name, shape or ())
         bindings = self.bindings[0]
         merged, bound = bindings.merge_shape(name, shape)
         if bound:
@@ -190,8 +190,12 @@ class Scope:
         )  # fmt: skip
 
 
-def _require_sane(name: str, shape: Shape) -> None:
-    """Refuse dimensions early: onnx's rules allocate by them, our own arithmetic trusts them."""
+def require_sane(name: str, shape: Shape) -> None:
+    """Refuse dimensions early: onnx's rules allocate by them, protobuf holds 64 bits.
+
+    Raises:
+        ModelError: one that is negative or absurd, or too many.
+    """
     if len(shape) > MAX_RANK:
         raise ModelError(f"it has more than {MAX_RANK} dimensions", where=f"tensor {name!r}")
     for dim in shape:

@@ -85,7 +85,7 @@ class _Bounded(io.BufferedIOBase):
         found = self._stream.read(MAX_DIRECTORY + 1 if wanted < 0 else wanted)
         if len(found) > MAX_DIRECTORY:
             raise ModelError("it is no zip file")
-        return found
+        return bytes(found)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self._stream.seek(offset, whence)
@@ -156,8 +156,12 @@ def _content(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         raise ModelError(f"member {name!r} has {size} bytes; at most {MAX_MEMBER} are read")
     if size > max(SMALL, MAX_RATIO * info.compress_size):
         raise ModelError(f"member {name!r} inflates to {size} bytes, {MAX_RATIO} times and more")
+    found = bytearray()
     with file.open(info) as stream:
-        found = stream.read(size + 1)
+        while part := stream.read(SMALL):
+            found += part
+            if len(found) > size:
+                break
     if len(found) != size:
         raise ModelError(f"member {name!r} has not the {size} bytes that are stated")
-    return found
+    return bytes(found)

@@ -190,6 +190,8 @@ def _hint(size: SymInt) -> int | None:
 class ProgramBuilder(CallBuilder):
     """Grows a graph call by call; tensors are `Value` records of a file."""
 
+    most_looks = 5_000_000
+
     def place_of(self, tensor: Value) -> Place:
         """Where a tensor lies."""
         return tensor.place

@@ -55,16 +55,17 @@ int8[4] (state what the op makes, or give it another kind: opaque is believed)
 
 def _check_op(op: Op, rule: ShapeRule, graph: Graph, source: str) -> None:
     where = f"op {op.name!r} ({op.kind})"
+    complete = source in _COMPLETE
     attrs = _Asked(op.attrs)
-    ctx = context(replace(op, attrs=attrs), graph.by_name)
+    ctx = context(op if complete else replace(op, attrs=attrs), graph.by_name)
     derived = rule(ctx)
-    if attrs.missed and source not in _COMPLETE:
+    if attrs.missed:
         return
     misfit = condition_problem(ctx) or ("" if derived else contradiction(rule, ctx))
     if misfit:
         raise ModelError(misfit, where=where)
     told = derived or ()
-    for tensor, made in zip(ctx.outputs, told if source in _COMPLETE else told[:1], strict=False):
+    for tensor, made in zip(ctx.outputs, told if complete else told[:1], strict=False):
         if tensor is None or made is None:
             continue
         fits = tensor.shape is None or compatible(tensor.shape, made[1])

@@ -62,7 +62,7 @@ class Fitter:
         scrap = np.full(LEVELS, -1), np.empty(NODES, np.int64), np.empty((NODES, 3), np.int64)
         at = end = 0
         while True:
-            status, at, end = fit(  # type: ignore[call-arg]  # numba's types give no arguments
+            status, at, end = fit(
                 *self.columns, queue, at, self.leaves, best_gap, limit,
                 offsets, pool, end, lists, *scrap,
             )  # fmt: skip

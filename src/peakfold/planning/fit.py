@@ -22,7 +22,7 @@ from peakfold.planning.options import PlanOptions
 from peakfold.planning.patches import patch_choices
 from peakfold.planning.planner import study_graph
 from peakfold.target import load_target
-from peakfold.transform.rescale import Rescale, with_batch
+from peakfold.transform.rescale import Rescale, of_one_size, with_batch
 
 _TRIED_SPLITS: Final = 3
 _MOST_BATCH: Final = 2**20
@@ -268,7 +268,9 @@ def _what_ifs(graph: Graph, budget: int, options: PlanOptions) -> Iterator[FitOp
 
 
 def _narrow(graph: Graph) -> Graph:
-    """The graph with activations and inputs of a byte an element."""
+    """The graph with activations and inputs of a byte an element, where it states no bytes."""
+    if any(map(of_one_size, graph.ops)) or any(t.stated_bytes is not None for t in graph.tensors):
+        return graph
     wide = {"float16", "bfloat16", "float32", "float64"}
     roles = {Role.ACTIVATION, Role.INPUT}
     tensors = tuple(

@@ -73,7 +73,7 @@ def patch_choices(
     least, found, left = played.peak, [], _MOST
     peak_op = study.order[min(played.peak_step, len(study.order) - 1)]
     folded = study.graph
-    for name in _behind(folded, peak_op):
+    for name in _behind(folded, peak_op, over):
         best, misses = least, 0
         for choice in _bands(graph, options, name):
             left -= 1
@@ -89,9 +89,9 @@ def patch_choices(
     return _front(found)
 
 
-def _behind(graph: Graph, peak_op: int) -> Iterator[str]:
+def _behind(graph: Graph, peak_op: int, over: Callable[[], bool]) -> Iterator[str]:
     """Exits whose part holds the op of the peak."""
-    for name in exits(graph):
+    for name in exits(graph, over):
         if graph.producer[name] >= peak_op:
             yield name
 

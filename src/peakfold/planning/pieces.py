@@ -37,7 +37,7 @@ def storage_pieces(
         return [_piece(life, windows[0]) for life in union(lives)]
     pieces: list[Piece] = []
     open_strips: dict[Interval, Interval] = {}
-    for strip, inside in _strips(windows):
+    for strip, inside in strips(windows):
         alive = union([lives[at] for at in inside])
         pieces += [_piece(life, w) for life, w in open_strips.items() if life not in alive]
         open_strips = {
@@ -47,8 +47,16 @@ def storage_pieces(
     return pieces + [_piece(life, window) for life, window in open_strips.items()]
 
 
-def _strips(windows: list[Interval]) -> Iterator[tuple[Interval, list[int]]]:
-    """Stretches between neighbouring edges of windows, and which windows hold each."""
+def strips(windows: list[Interval]) -> Iterator[tuple[Interval, list[int]]]:
+    """Stretches between neighbouring edges of windows, and which windows hold each.
+
+    Args:
+        windows: byte ranges; empty ones hold nothing.
+
+    Example:
+        >>> [(tuple(strip), held) for strip, held in strips([Interval(0, 2), Interval(0, 1)])]
+        [((0, 1), [0, 1]), ((1, 2), [0])]
+    """
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     for at, window in enumerate(windows):

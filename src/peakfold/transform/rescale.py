@@ -54,6 +54,8 @@ class Rescale:
         rule = lookup(op.kind).shape
         if op.regions or rule is None or any(graph[n].stated_bytes is not None for n in op.results):
             raise UsageError("its result's shape is not derived from its operands'", where=where)
+        if of_one_size(op):
+            raise UsageError("what is stated of it holds for one size", where=where)
         if op.kind in _FIXED and op.inputs[0] in changed:
             was, now = graph[op.inputs[0]].shape, tensors[op.inputs[0]].shape
             if not was or not now or was[-1] != now[-1]:
@@ -67,6 +69,14 @@ class Rescale:
             if found[1] != tensors[name].shape:
                 tensors[name] = replace(tensors[name], shape=found[1])
                 changed.add(name)
+
+
+def of_one_size(op: Op) -> bool:
+    """Whether distances in bytes are stated of an op: they hold for the sizes it has."""
+    if op.stated is None:
+        return False
+    distances = [view.offset for view in op.stated.views or ()]
+    return any((*distances, *(overlap.distance for overlap in op.stated.overlap or ())))
 
 
 def with_batch(graph: Graph, batch: int) -> Rescale:

@@ -7,7 +7,7 @@ meet more than once (MCUNetV2, arXiv 2110.15352; Pex, arXiv 2211.17246).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -256,10 +256,20 @@ class _Splitter:
         self.tensors[made] = replace(tensor, name=made, shape=tuple(shape), role=role)
 
 
-def exits(graph: Graph) -> Iterator[str]:
-    """Tensors before which a network can be split, in file order."""
+def exits(graph: Graph, over: Callable[[], bool] = lambda: False) -> Iterator[str]:
+    """Tensors before which a network can be split, in file order.
+
+    Args:
+        graph: the network.
+        over: polled before each tensor that is looked at closely; True ends the search.
+    """
     for op in graph.ops:
         for name in op.results:
+            shape = concrete(graph[name])
+            if shape is None or len(shape) != 4 or shape[0] != 1:
+                continue
+            if over():
+                return
             if why_not(graph, name) is None:
                 try:
                     Split(name, 2)(graph)

@@ -13,7 +13,9 @@ def must_compile(kernel: Any) -> bool:
     """
     if kernel.signatures:
         return False
+    if not kernel.stats.cache_path:
+        return True
     code = kernel.py_func.__code__
-    folder = Path(kernel.stats.cache_path or "")
+    folder = Path(kernel.stats.cache_path)
     name = f"{Path(code.co_filename).stem}.{kernel.__name__}-{code.co_firstlineno}.*.nbi"
     return not any(folder.glob(name))

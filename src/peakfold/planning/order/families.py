@@ -213,18 +213,16 @@ class _Finder:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
+        # Of what lies in the host's bytes, only what the op reads can be harmed.
+        window, reads = self.window(host), {self.index.id_of[name] for name in record.operands}
         clash = [
-            other
-            for other in found.members[found.root[host]]
-            if self.window(other).overlaps(self.window(host))
-        ]
+            other for other in sorted(reads)
+            if found.root[other] == found.root[host] and self.window(other).overlaps(window)
+        ]  # fmt: skip
         return all(self._harmless(record, facts, host, other) for other in clash)
 
     def _harmless(self, record: Op, facts: Facts, host: int, other: int) -> bool:
-        name = self.index.name(other)
-        if name not in record.operands:
-            return True
-        tensors = self.index.graph.tensors
+        name, tensors = self.index.name(other), self.index.graph.tensors
         same = (
             self.found.offset[other] == self.found.offset[host]
             and tensors[other].shape == tensors[host].shape
@@ -233,10 +231,12 @@ class _Finder:
         return same and bool(positions) and all(at in facts.inplace for at in positions)
 
     def _mind_padding(self, tensor: int, host: int) -> None:
+        if self.index.nbytes[tensor] % self.policies.align == 0:
+            return
         root = self.found.root[host]
         extent = max(self.window(t).stop for t in self.found.members[root])
         inside = self.window(host).stop != extent or root in self.found.loose
-        if self.index.nbytes[tensor] % self.policies.align and inside:
+        if inside:
             self.found.loose.add(tensor)
             self.found.exact = False
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from peakfold.analysis import Index, Policies
 from peakfold.interval import Interval
 from peakfold.ir import effect_edges
 from peakfold.planning.order.families import Families, find_families
+from peakfold.planning.pieces import strips
 from peakfold.planning.sharing import Aliasing
 from peakfold.planning.study import Study
 from peakfold.units import round_up
@@ -176,18 +176,20 @@ class _Strips:
 
     def _cut(self, root: int) -> None:
         """Group the elementary byte ranges of a family by who reads them."""
-        members = [(t, self._window(t)) for t in self.families.members[root]]
-        edges = sorted({edge for _, window in members for edge in window})
+        members = self.families.members[root]
+        windows = [self._window(t) for t in members]
+        end = max((window.stop for window in windows), default=0)
         groups: dict[tuple[tuple[int, ...], bool], tuple[int, set[int]]] = {}
-        for part in (Interval(a, b) for a, b in pairwise(edges)):
-            cover = [t for t, window in members if window.contains(part)]
+        for part, inside in strips(windows):
+            cover = [members[at] for at in inside]
             if not cover:
                 continue
-            padded = part.stop == edges[-1] and root not in self.families.loose
+            padded = part.stop == end and root not in self.families.loose
             size = part.length + (round_up(part.stop, self.align) - part.stop) * padded
             key = (self._readers(cover), any(t in self.keep for t in cover))
             weight, seen = groups.get(key, (0, set()))
-            groups[key] = (weight + size, seen | set(cover))
+            seen.update(cover)
+            groups[key] = (weight + size, seen)
         for (readers, kept), (weight, seen) in groups.items():
             for tensor in sorted(seen):
                 self.covered.setdefault(tensor, []).append(len(self.weight))

@@ -1,0 +1,134 @@
+"""Many readers, parts and lives: quick answers equal the plain ones, and no clock costs a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peakfold.analysis.parallel import Precedence, without_implied
+from peakfold.interval import Interval
+from peakfold.ir import Graph, parse_graph
+from peakfold.packing.deadline import Deadline
+from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning.fit import fit
+from peakfold.planning.layouts import make_layout
+from peakfold.planning.pieces import strips
+from peakfold.planning.planner import study_graph
+from peakfold.planning.ranges import Ranges
+from peakfold.planning.tradeoff import trade_offs
+from peakfold.planning.verify import verify_plan
+
+WINDOWS = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 9)).map(lambda t: Interval(t[0], t[0] + t[1])),
+    max_size=12,
+)
+
+
+@given(WINDOWS, st.sets(st.integers(0, 11)), st.integers(0, 40), st.integers(0, 9))
+def test_ranges_find_what_overlaps(
+    windows: list[Interval], gone: set[int], start: int, length: int
+) -> None:
+    held = Ranges()
+    for at, window in enumerate(windows):
+        held.add(*window, at)
+    for at in gone & set(range(len(windows))):
+        held.discard(*windows[at], at)
+    asked = Interval(start, start + length)
+    expect = [at for at, w in enumerate(windows) if at not in gone and w.overlaps(asked)]
+    assert sorted(held.overlapping(*asked)) == expect
+
+
+@given(WINDOWS)
+def test_strips_hold_what_contains_them(windows: list[Interval]) -> None:
+    for strip, inside in strips(windows):
+        assert sorted(inside) == [at for at, w in enumerate(windows) if w.contains(strip)]
+
+
+EDGES = st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda e: e[0] < e[1]))
+
+
+@given(EDGES, EDGES)
+@settings(max_examples=60)
+def test_an_edge_is_implied_when_the_others_imply_it(
+    base: set[tuple[int, int]], more: set[tuple[int, int]]
+) -> None:
+    order = Precedence.of([[a for a, b in base if b == op] for op in range(8)], range(8))
+    left = sorted(edge for edge in more if not order.precedes(*edge))
+    found = without_implied(order, left)
+    for edge in list(left):
+        others = [other for other in left if other != edge]
+        left = others if order.with_edges(others).precedes(*edge) else left
+    assert found == left
+
+
+def fan(n: int) -> str:
+    body = "".join(f"c{i}: float32[64] = relu(a)\n" for i in range(n))
+    outputs = ", ".join(f"c{i}" for i in range(n))
+    return f"input x: float32[64]\na: float32[64] = relu(x)\n{body}output {outputs}"
+
+
+def cat(n: int) -> str:
+    body = "".join(f"c{i}: float32[1,64] = relu(x)\n" for i in range(n))
+    parts = ", ".join(f"c{i}" for i in range(n))
+    return f"input x: float32[1,64]\n{body}y: float32[{n},64] = concat({parts}, axis=0)\noutput y"
+
+
+def cuts(n: int) -> str:
+    parts = ", ".join(f"c{i}: float32[1,64]" for i in range(n))
+    body = "".join(f"d{i}: float32[1,64] = relu(c{i})\n" for i in range(n))
+    outputs = ", ".join(f"d{i}" for i in range(n))
+    return (f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n{parts} = split(q, axis=0)\n"
+            f"{body}output {outputs}")  # fmt: skip
+
+
+def lives(n: int) -> str:
+    body = "".join(
+        f"t{i}: int8[{i * 977 % 4093 + 1}] = opaque(t{i - 1}, t{i * 7919 % i})\n"
+        for i in range(1, n)
+    )
+    return f"input x: int8[64]\nt0: int8[64] = relu(x)\n{body}output t{n - 1}"
+
+
+FAMILIES = pytest.mark.parametrize("family", [fan, cat, cuts, lives])
+
+
+@FAMILIES
+@pytest.mark.parametrize("lanes", [1, 2, 0])
+def test_when_time_is_up_there_is_a_plan_and_it_says_so(
+    family: Callable[[int], str], lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = parse_graph("peakfold-graph 1\n" + family(12))
+    monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
+    monkeypatch.setattr("peakfold.planning.parallel.GRACE", -1.0)
+    monkeypatch.setattr("peakfold.planning.layouts.layout_clock", lambda study: Deadline(0.0))
+    for mode in ("share", "both", "arena"):
+        result = make_plan(graph, PlanOptions(mode=mode, lanes=lanes, time_limit=0))  # type: ignore[arg-type]
+        assert all(check.ok for check in verify_plan(graph, result.plan)), mode
+        told = "time limit" if mode in result.summary.cut_short else "complete"
+        assert result.plan.search == told
+        if lanes != 1:
+            assert result.plan.search == "time limit"
+
+
+def test_rows_of_lanes_and_levers_of_fit_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = parse_graph("peakfold-graph 1\n" + lives(40))
+    monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
+    options = PlanOptions(time_limit=0)
+    assert not any(row.complete for row in trade_offs(study_graph(graph, options), [1, 2, 0]))
+    answer = fit(graph, 64, options)
+    assert not answer.complete
+    assert not all(lever.complete for lever in answer.levers)
+
+
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_too_many_pairs_share_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph: Graph = parse_graph("peakfold-graph 1\n" + lives(30))
+    monkeypatch.setattr("peakfold.planning.parallel.MOST_PAIRS", most)
+    study = study_graph(graph, PlanOptions(lanes=0))
+    layout = make_layout(study, "arena")
+    apart = sum(block.size for block in layout.timeline.blocks)
+    assert layout.complete is (most > 0)
+    assert (layout.total == apart) is (most == 0)
