@@ -77,7 +77,7 @@ def test_names_become_kinds_without_collision():
 
 def test_an_operator_of_a_strange_domain_is_not_the_standard_one():
     assert not lookup(onnx_kind("Conv", "com.example")).known
-    assert not lookup(onnx_kind("Conv", "com.microsoft.nchwc")).known
+    assert not lookup(onnx_kind("Conv", "com.ms.internal.nhwc")).known
     assert lookup(onnx_kind("FusedConv", "com.microsoft")).known
 
 

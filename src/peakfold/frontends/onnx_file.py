@@ -22,6 +22,7 @@ from peakfold.frontends.onnx_bounds import check_functions, check_names, check_v
 from peakfold.frontends.onnx_data import check_data, value_of
 from peakfold.frontends.onnx_guard import misuse
 from peakfold.frontends.onnx_names import STANDARD
+from peakfold.frontends.onnx_saved import nchwc_block
 from peakfold.ir.check import MAX_NESTING
 
 MAX_BYTES = 2**31 - 1
@@ -33,11 +34,16 @@ OLDEST_OPSET = 7
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """A parsed model and the folder its external data may live in."""
+    """A parsed model and the folder its external data may live in.
+
+    Attributes:
+        block: channels of a block, where ONNX Runtime saved the model with blocks; else 0.
+    """
 
     model: ModelProto
     folder: Path | None
     notes: tuple[str, ...] = ()
+    block: int = 0
 
     def opset(self, domain: str = "") -> int:
         """The imported version of a domain; 1 when it is not imported."""
@@ -96,7 +102,13 @@ def normalise(model: ModelProto, folder: Path | None = None, where: str = "model
     newest = onnx.defs.onnx_opset_version()
     if file.opset() > newest:
         notes.append(f"opset {file.opset()} is newer than onnx {onnx.__version__} ({newest})")
-    return OnnxFile(model, folder, tuple(notes))
+    block = nchwc_block(model)
+    if block:
+        notes.append(
+            f"ONNX Runtime saved it for one processor: channels are padded to blocks of {block}, "
+            "and counted so"
+        )
+    return OnnxFile(model, folder, tuple(notes), block)
 
 
 def _inlined(model: ModelProto, where: str) -> ModelProto:

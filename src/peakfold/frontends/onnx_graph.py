@@ -120,6 +120,8 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
     attrs = attributes(node) | _value_attrs(inputs, kind, data)
     if kind == "dropout" and scope.file.opset() < 10:
         attrs["mask_dtype"] = scope.type_of(inputs[0])[0].name
+    if kind == "nchwc_reorder_input":
+        attrs["nchwc_block"] = scope.file.block
     op = Op(node.name or first(outputs), kind, inputs, outputs, attrs)
     if inside := bodies(node):
         # No rule for this body: its captures are operands, what it needs inside is unknown.

@@ -21,8 +21,11 @@ from peakfold.frontends.onnx_types import (
     tensor_type,
 )
 from peakfold.frontends.onnx_values import MAX_ELEMENTS, Value
-from peakfold.ir import OPAQUE, Op, Role, Tensor, compatible, element_count
+from peakfold.ir import OPAQUE, Op, Role, Shape, Tensor, compatible, element_count
 from peakfold.ops import VALUE_INPUTS, Context, lookup
+
+_ROUNDED = frozenset({"resize", "upsample"})
+"""Kinds whose results have a size that is a product of floating-point numbers, rounded down."""
 
 
 def declare_outputs(
@@ -57,12 +60,49 @@ def declare_outputs(
         _compare(scope, op, declared)
         return
     found, failure, certain = _onnx_rule(scope, node, data)
+    if op.kind in _ROUNDED and _rounded(scope, op, found, declared):
+        key = None  # what the file declares of this node says nothing of the next
     if key is not None and not failure:
         _remember(scope, key, [found.get(name) for name in op.results])
     trusted = {} if certain else declared
     for name, proto in _best(scope, op, found, failure, trusted, where(node)).items():
         scope.declare(name, proto)
     _compare(scope, op, declared)
+
+
+def _rounded(
+    scope: Scope,
+    op: Op,
+    found: dict[str, TypeProto | None],
+    declared: Mapping[str, ValueInfoProto],
+) -> bool:
+    """Decide on a size that is a rounded product: onnx multiplies in double, runtimes in float.
+
+    The file's own declaration decides where it agrees with onnx's rule, else the runtimes' rule
+    does.
+
+    Returns:
+        Whether the two differ.
+    """
+    own = _registry_rule(scope, op)
+    for name in op.results:
+        theirs, ours = dtype_and_shape(found.get(name))[1], dtype_and_shape(own.get(name))[1]
+        if theirs is None or ours is None or compatible(theirs, ours):
+            continue
+        stated = dtype_and_shape(declared[name].type)[1] if name in declared else None
+        if stated != theirs:
+            found[name] = own[name]
+        scope.notes.append(
+            f"tensor {name!r}: its size is {_shown(ours)} in single precision, as runtimes "
+            f"multiply, and {_shown(theirs)} in double; "
+            + (f"the file declares {_shown(stated)}" if stated else "the first is taken")
+        )
+        return True
+    return False
+
+
+def _shown(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _compare(scope: Scope, op: Op, declared: Mapping[str, ValueInfoProto]) -> None:

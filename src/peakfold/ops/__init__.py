@@ -19,6 +19,7 @@ from peakfold.ops import (
     attention,
     contrib,
     contrib_attention,
+    contrib_layouts,
     control,
     convolution,
     elementwise,
@@ -50,6 +51,7 @@ from peakfold.ops.tflite_overlap import OVERLAPS
 from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS, held_weights
 
 __all__ = [
+    "CONTRIB_KINDS",
     "KINDS",
     "NOT_WEIGHTS",
     "REGISTRY",
@@ -88,6 +90,7 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     attention.ROWS,
     contrib.ROWS,
     contrib_attention.ROWS,
+    contrib_layouts.ROWS,
     control.ROWS,
     convolution.ROWS,
     elementwise.ROWS,
@@ -116,6 +119,11 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
 
 KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 """Every op kind that has a row, sorted."""
+
+CONTRIB_KINDS: Final[frozenset[str]] = frozenset(
+    row.kind for table in (contrib, contrib_attention, contrib_layouts) for row in table.ROWS
+)
+"""Kinds that ONNX Runtime's own operator sets define."""
 
 
 def register(
