@@ -81,7 +81,7 @@ def run(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Ran]:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).split())[:900]
 
 
 def _all_shown(model: ModelProto) -> ModelProto:

@@ -23,6 +23,7 @@ STANDARD: Final = ("", "ai.onnx")
 _WORDS: Final = (
     ("MatMul", "Matmul"),
     ("IsNaN", "IsNan"),
+    ("SiLU", "Silu"),
     ("SwiGLU", "Swiglu"),
     ("MoE", "Moe"),
 )

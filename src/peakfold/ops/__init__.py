@@ -20,6 +20,8 @@ from peakfold.ops import (
     contrib,
     contrib_attention,
     contrib_layouts,
+    contrib_others,
+    contrib_states,
     control,
     convolution,
     elementwise,
@@ -91,6 +93,8 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     contrib.ROWS,
     contrib_attention.ROWS,
     contrib_layouts.ROWS,
+    contrib_others.ROWS,
+    contrib_states.ROWS,
     control.ROWS,
     convolution.ROWS,
     elementwise.ROWS,
@@ -121,7 +125,8 @@ KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 """Every op kind that has a row, sorted."""
 
 CONTRIB_KINDS: Final[frozenset[str]] = frozenset(
-    row.kind for table in (contrib, contrib_attention, contrib_layouts) for row in table.ROWS
+    row.kind for table in (contrib, contrib_attention, contrib_layouts, contrib_others, contrib_states)
+    for row in table.ROWS
 )
 """Kinds that ONNX Runtime's own operator sets define."""
 

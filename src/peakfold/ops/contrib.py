@@ -16,6 +16,7 @@ from peakfold.ops.reduce import reduced
 from peakfold.ops.rules import (
     BOOL,
     FLOAT,
+    INT64,
     Types,
     axis_of,
     broadcast,
@@ -208,6 +209,11 @@ def _bias_dropout(ctx: Context) -> Types:
 
 
 @tells
+def _unique(ctx: Context) -> Types:
+    return (None, (INT64, dims(ctx)), None)
+
+
+@tells
 def _expand_dims(ctx: Context) -> Types:
     shape = dims(ctx)
     axis = axis_of(integer(ctx, "axis"), len(shape) + 1)
@@ -285,7 +291,7 @@ ROWS: Final = (
                bytes_moved=_experts_moved, engine="matrix")
         for kind in ("moe", "qmoe")
     ),
-    OpSpec("ms_unique", None, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("ms_unique", _unique, workspace=unknown, macs=zero, other_ops=unknown),
     OpSpec("expand_dims", _expand_dims, views=whole, workspace=zero, macs=zero, other_ops=zero,
            engine="none"),
 )  # fmt: skip

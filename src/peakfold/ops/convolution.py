@@ -180,7 +180,8 @@ def bias_at(position: int) -> CountRule:
 
 
 @tells
-def _conv_transpose(ctx: Context) -> Types:
+def conv_transpose(ctx: Context) -> Types:
+    """Shape rule of the convolution turned round; weights at position 1."""
     batch, _, *spatial = dims(ctx)
     _, filters, *kernel = dims(ctx, 1)
     rank = len(spatial)
@@ -207,7 +208,8 @@ def _conv_transpose(ctx: Context) -> Types:
 
 
 @count
-def _conv_transpose_macs(ctx: Context) -> int:
+def conv_transpose_macs(ctx: Context) -> int:
+    """Multiply-accumulates of `conv_transpose`."""
     # Every input element meets every weight of its channel: Cin * Cout/g * K per position.
     _, *taps = sizes(ctx, 1)
     return prod((elements(ctx), *taps))
@@ -246,7 +248,7 @@ _CONV: Final = OpSpec("conv", conv_rule(1), workspace=unknown, macs=conv_macs(1)
 
 ROWS: Final = (
     _CONV,
-    OpSpec("conv_transpose", _conv_transpose, workspace=unknown, macs=_conv_transpose_macs,
+    OpSpec("conv_transpose", conv_transpose, workspace=unknown, macs=conv_transpose_macs,
            other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1)),
     OpSpec("deform_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
            other_ops=_deform_conv_other, engine="matrix", engine_if=conv_engine(1)),
