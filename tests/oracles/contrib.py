@@ -6,13 +6,15 @@ one for another is seen, and the batch is more than one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from .running import Sparse
 
 Array = NDArray[Any]
 CONTRIB = "com.microsoft"
@@ -30,12 +32,11 @@ class Recipe:
         results: how many results are asked for; absent ones are listed in `absent`.
         stored: positions of operands that are in the file, not fed.
         note: tells recipes of one operator apart.
-        before: nodes in front, which make operands out of fed ones (see `made`).
-        made: position -> name of a value that `before` makes.
+        over: results that lie where an operand lies, by position.
     """
 
     op: str
-    operands: Sequence[Array | None]
+    operands: Sequence[Array | Sparse | None]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     results: int = 1
     absent: tuple[int, ...] = ()
@@ -43,25 +44,36 @@ class Recipe:
     note: str = ""
     domain: str = CONTRIB
     opset: int = 21
+    over: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Of the case."""
         return " ".join(filter(None, (f"{self.domain}:{self.op}", self.note)))
 
-    def model(self) -> tuple[ModelProto, dict[str, Array]]:
+    @property
+    def shared(self) -> dict[str, str]:
+        """Results and the operands they lie over, by name."""
+        return {f"y{result}": f"x{operand}" for result, operand in self.over.items()}
+
+    def model(self) -> tuple[ModelProto, dict[str, Array | Sparse]]:
         """The model, without a word on the sizes of results, and what it is fed with."""
-        inputs, stored, feeds, names = [], [], {}, []
+        inputs, stored, names = [], [], []
+        feeds: dict[str, Array | Sparse] = {}
         for at, value in enumerate(self.operands):
             name = "" if value is None else f"x{at}"
             names.append(name)
             if value is None:
                 continue
-            if at in self.stored:
+            if at in self.stored and not isinstance(value, Sparse):
                 stored.append(numpy_helper.from_array(value, name))
                 continue
             feeds[name] = value
-            inputs.append(helper.make_tensor_value_info(name, code_of(value), value.shape))
+            if isinstance(value, Sparse):
+                kind = TensorProto.FLOAT
+                inputs.append(helper.make_sparse_tensor_value_info(name, kind, value.shape))
+            else:
+                inputs.append(helper.make_tensor_value_info(name, code_of(value), value.shape))
         results = ["" if at in self.absent else f"y{at}" for at in range(self.results)]
         node = helper.make_node(self.op, names, results, "n", domain=self.domain, **self.attrs)
         outputs = [helper.make_empty_tensor_value_info(name) for name in results if name]

@@ -41,7 +41,7 @@ def attention() -> Iterator[Recipe]:
     rows, columns = i32([[0, 1, 3]]), i32([[0, 0, 1]])
     yield Recipe("SparseAttention", (f(1, 32, 32), f(1, 32, 16), f(1, 32, 16), f(1, 2, 32, 8),
                  f(1, 2, 32, 8), rows, columns, i32(32), i32([32])),
-                 group | {"sparse_block_size": 16}, results=3)  # fmt: skip
+                 group | {"sparse_block_size": 16}, results=3, over={1: 3, 2: 4})  # fmt: skip
 
 
 def states() -> Iterator[Recipe]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .contrib import S, Z8, ZS8, Recipe, f, h, i32, i64, ids, s8, u8
+from .running import Sparse
 
 
 def elementwise() -> Iterator[Recipe]:
@@ -67,7 +68,8 @@ def products() -> Iterator[Recipe]:
     yield Recipe("MatMulFpQ4", (f(3, 64), u8(2 * 7 * 20), i64([64, 7])), {"blk_quant_type": 0},
                  stored=(1, 2))  # fmt: skip
     yield Recipe("CDist", (f(3, 5), f(7, 5)))
-    yield Recipe("SparseToDenseMatMul", (f(3, 5), f(5, 7)))
+    sparse = Sparse((3, 5), f(4), np.array([[0, 1], [0, 4], [1, 2], [2, 2]], np.int64))
+    yield Recipe("SparseToDenseMatMul", (sparse, f(5, 7)))
 
 
 def windows() -> Iterator[Recipe]:

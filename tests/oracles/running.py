@@ -23,6 +23,15 @@ class Ran:
     nbytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """A sparse operand: its shape, and the values that are not zero, at pairs of indices."""
+
+    shape: tuple[int, ...]
+    values: np.ndarray
+    indices: np.ndarray
+
+
 def session(model: ModelProto | str, optimised: int = 0, saved: str = "") -> Any:
     """A session on one thread.
 
@@ -53,7 +62,9 @@ def session(model: ModelProto | str, optimised: int = 0, saved: str = "") -> Any
         raise NotRun(_line(error)) from None
 
 
-def run(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Ran]:
+def run(
+    model: ModelProto, feeds: Mapping[str, Any], shared: Mapping[str, str] | None = None
+) -> dict[str, Ran]:
     """Sizes of all tensors that the nodes of the outermost graph make.
 
     Nothing is optimised, so that every value of the file exists. Sequences, maps and optionals
@@ -62,6 +73,7 @@ def run(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Ran]:
     Args:
         model: with every value named.
         feeds: arrays, stored tensors, lists of arrays, or `None` for an absent optional.
+        shared: results that lie where an input lies.
 
     Raises:
         NotRun: as `session`, or a run that failed.
@@ -73,11 +85,28 @@ def run(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Ran]:
     try:
         given = {i.name: _feed(feeds[i.name]) for i in running.get_inputs()}
         tensors = all(isinstance(value, OrtValue) for value in given.values())
-        made = (running.run_with_ort_values if tensors else running.run)(wanted, given)
+        if shared:
+            made = _bound(running, given, shared)
+        else:
+            made = (running.run_with_ort_values if tensors else running.run)(wanted, given)
     except Exception as error:
         raise NotRun(_line(error)) from None
     sizes = {name: _size(value) for name, value in zip(wanted, made, strict=True)}
     return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _bound(running: Any, given: Mapping[str, Any], shared: Mapping[str, str]) -> Sequence[Any]:
+    binding = running.io_binding()
+    for name, value in given.items():
+        binding.bind_ortvalue_input(name, value)
+    for result in running.get_outputs():
+        if result.name in shared:
+            binding.bind_ortvalue_output(result.name, given[shared[result.name]])
+        else:
+            binding.bind_output(result.name, "cpu")
+    running.run_with_iobinding(binding)
+    made: Sequence[Any] = binding.get_outputs()
+    return made
 
 
 def _line(error: Exception) -> str:
@@ -103,6 +132,12 @@ def _feed(value: Any) -> Any:
 
     if value is None:
         return None
+    if isinstance(value, Sparse):
+        here = ort.OrtDevice.make("cpu", 0)
+        made = ort.SparseTensor.sparse_coo_from_numpy(
+            np.array(value.shape), value.values, value.indices, here
+        )
+        return ort.OrtValue.ort_value_from_sparse_tensor(made)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [np.asarray(part) for part in value]
     if isinstance(value, TensorProto):

@@ -32,6 +32,6 @@ def nchwc_block(model: ModelProto) -> int:
         found = True
         weight = shapes.get(node.input[1]) if node.op_type == "Conv" and len(node.input) > 1 else ()
         if weight:
-            # A filter that sees fewer channels than a block reads plain data, or is depthwise.
-            padded |= {size for size in weight[:2] if size >= min(_BLOCKS)}
+            # Channels that a filter sees are as they were where it reads plain data.
+            padded.add(weight[0])
     return next((b for b in _BLOCKS if all(size % b == 0 for size in padded)), 8) if found else 0

@@ -82,7 +82,7 @@ def _gathered_blocks(ctx: Context) -> Types:
 
 @tells
 def _gathered_rows(ctx: Context) -> Types:
-    found = integer(ctx, "output_dtype", 1)
+    found = integer(ctx, "output_dtype", 16)
     element = {1: "float32", 10: "float16", 16: "bfloat16"}.get(found)
     if element is None:
         raise CannotTell
