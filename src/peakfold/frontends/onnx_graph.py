@@ -27,6 +27,7 @@ from peakfold.frontends.onnx_nodes import (
     sorted_nodes,
     where,
 )
+from peakfold.frontends.onnx_old import modern
 from peakfold.frontends.onnx_scope import RANDOM_STATE, Scope
 from peakfold.frontends.onnx_values import Value
 from peakfold.ir import AttrValue, Graph, Op, Role
@@ -104,7 +105,9 @@ def walk(scope: Scope) -> None:
     if scope.visits[0] < 0:
         raise ModelError("its loops nest so that their bodies would be walked too often")
     for node in sorted_nodes(scope.proto.node):
-        _add_node(scope, node, declared)
+        old = scope.file.old and node.domain in STANDARD
+        for part in modern(scope, node) if old else (node,):
+            _add_node(scope, part, declared)
 
 
 def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) -> None:

@@ -125,12 +125,19 @@ def _signature(
         return None
     return (
         node.op_type, node.domain,
-        tuple(None if kind is None else (kind[0].name, kind[1]) for kind in types),
+        tuple(None if kind is None else (kind[0].name, _seen(scope, name, kind[1]))
+              for name, kind in zip(op.inputs, types, strict=True)),
         tuple(name != "" for name in op.outputs),
         tuple(item.SerializeToString() for item in node.attribute),
         tuple((op.inputs.index(name), v.dtype.str, v.shape, v.tobytes())
               for name, v in data.items()),
     )  # fmt: skip
+
+
+def _seen(scope: Scope, name: str, shape: Shape | None) -> Shape | bytes | None:
+    """A shape; where one is not known whole, what onnx's rule sees of it."""
+    proto = scope.proto_of(name) if shape is None else None
+    return shape if proto is None else proto.SerializeToString()
 
 
 def _remember(scope: Scope, key: Signature, found: Sequence[TypeProto | None]) -> None:

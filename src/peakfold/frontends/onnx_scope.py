@@ -12,7 +12,7 @@ from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
-from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type
+from peakfold.frontends.onnx_types import bound_type, dtype_and_shape, dtype_of, tensor_type
 from peakfold.frontends.onnx_values import SHAPE_ARITHMETIC, Values
 from peakfold.ir import DTYPES, MAX_RANK, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
@@ -132,6 +132,8 @@ class Scope:
             self.parsed[name] = OPAQUE, None
             return
         self.settle(name, *dtype_and_shape(proto))
+        if proto is not None and self.parsed[name][1] is None:
+            self.types[name] = bound_type(proto, self.bindings[0].dims)  # its rank, at least
 
     def settle(self, name: str, dtype: DType, shape: Shape | None) -> None:
         """Set the type of a value that is a tensor, or of which nothing is known.
@@ -160,8 +162,9 @@ class Scope:
         dtype, shape = self.type_of(name)
         proto = self.proto_of(name) if dtype.bits is None else None
         if proto is not None and proto.WhichOneof("value") is not None:
-            opaque = proto.WhichOneof("value") != "tensor_type" or dtype.name == "string"
-            # An empty shape marks a value that is opaque by type, not one with a missing shape.
+            # An empty shape marks a value that is opaque by type, not one with a missing shape;
+            # a string is opaque whatever its shape, and the next op reads that.
+            opaque = proto.WhichOneof("value") != "tensor_type"
             shape = () if opaque and shape is None else shape
         return Tensor(name, dtype, shape, role, self.stated.get(name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -78,6 +79,18 @@ def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     return dtype, tuple(dims)
 
 
+def bound_type(proto: TypeProto, dims: Mapping[str, int]) -> TypeProto:
+    """A tensor type whose shape is known in part, with numbers for its symbols."""
+    found = TypeProto()
+    found.CopyFrom(proto)
+    for entry in found.tensor_type.shape.dim:
+        if entry.dim_param in dims:
+            entry.dim_value = dims[entry.dim_param]
+        elif entry.WhichOneof("value") == "dim_value" and entry.dim_value < 0:
+            entry.Clear()
+    return found
+
+
 def is_complete(proto: TypeProto | None) -> bool:
     """Whether a tensor type has an element type and a number for every dimension."""
     if proto is None:
@@ -85,8 +98,8 @@ def is_complete(proto: TypeProto | None) -> bool:
     if proto.WhichOneof("value") != "tensor_type":
         return proto.WhichOneof("value") is not None
     dtype, shape = dtype_and_shape(proto)
-    if dtype.bits is None:
-        return proto.tensor_type.elem_type == TensorProto.STRING
+    if dtype.bits is None and proto.tensor_type.elem_type != TensorProto.STRING:
+        return False
     return shape is not None and all(isinstance(dim, int) for dim in shape)
 
 

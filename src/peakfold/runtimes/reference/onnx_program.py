@@ -45,7 +45,9 @@ class _Recorder(Scope):
         """Append a finished op and its node."""
         if self.known[0] is not self.proto:  # an inlined branch is walked as a graph of its own
             self.known = self.proto, {tuple(node.output): node for node in self.proto.node}
-        self.nodes[op.outputs] = self.known[1][op.outputs]
+        # A node of an old opset was rewritten on the way.
+        made = self.values.made_by.get(next(iter(op.results), ""))
+        self.nodes[op.outputs] = self.known[1][op.outputs] if made is None else made
         # A loop's body may have been walked more than once; the last walk made the region.
         self.inner[op.outputs] = self.walked[len(self.walked) - len(op.regions) :]
         self.walked.clear()

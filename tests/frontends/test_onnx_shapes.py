@@ -1,0 +1,123 @@
+"""Shapes as runtimes make them: rounded products, strings, contradictions, upper bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from peakfold.analysis import Index, cost_of
+from peakfold.errors import ModelError
+from peakfold.frontends import Bindings, Loaded, load
+from peakfold.planning import PlanOptions, make_plan
+
+F, S, I64 = TensorProto.FLOAT, TensorProto.STRING, TensorProto.INT64
+ML = "ai.onnx.ml"
+
+
+def stored(name: str, value: object) -> TensorProto:
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def proto(
+    nodes: list, inputs: dict, outputs: dict, weights: list = (), known: dict | None = None,
+    opset: int = 17, **more: object,
+) -> ModelProto:  # fmt: skip
+    """A model; inputs, outputs and known tensors as (type, shape)."""
+    sides = [
+        [helper.make_tensor_value_info(name, *kind) for name, kind in side.items()]
+        for side in (inputs, outputs, known or {})
+    ]
+    graph = helper.make_graph(nodes, "g", *sides[:2], list(weights), value_info=sides[2])
+    domains = {"": opset, ML: 3} | {node.domain: 1 for node in nodes if node.domain not in ("", ML)}
+    opsets = [helper.make_opsetid(*item) for item in domains.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
+
+
+def read(path: Path, model: ModelProto, *dims: str, shapes: tuple[str, ...] = ()) -> Loaded:
+    file = path / "m.onnx"
+    file.write_bytes(model.SerializeToString())
+    return load(file, Bindings.parse(dims, shapes))
+
+
+def _resized(scale: float, size: int, declared: int | None) -> ModelProto:
+    nodes = [
+        helper.make_node("Resize", ["x", "", "s"], ["r"], mode="nearest"),
+        helper.make_node("Conv", ["r", "w"], ["y"], pads=[1] * 4),
+    ]
+    weights = [
+        stored("s", np.array([1, 1, scale, scale], np.float32)),
+        stored("w", np.ones((8, 8, 3, 3), np.float32)),
+    ]
+    known = {} if declared is None else {"r": (F, [1, 8, declared, declared])}
+    ends = {"x": (F, [1, 8, size, size])}, {"y": (F, None)}
+    return proto(nodes, *ends, weights, known)
+
+
+# What ONNX Runtime 1.32 made of each.
+@pytest.mark.parametrize(
+    ("scale", "size", "made"),
+    [(0.7, 10, 7), (1.05, 20, 21), (2.8292683, 41, 116), (0.3, 10, 3), (224 / 706, 706, 223)],
+)
+def test_a_scaled_size_is_a_product_in_single_precision(
+    tmp_path: Path, scale: float, size: int, made: int
+) -> None:
+    graph = read(tmp_path, _resized(scale, size, None)).graph
+    assert graph["r"].shape == (1, 8, made, made)
+
+
+def test_the_declaration_decides_between_the_two_rules(tmp_path: Path) -> None:
+    graph = read(tmp_path, _resized(0.7, 10, 7)).graph
+    assert cost_of(graph).total().figures.macs == 28_224
+    summary = make_plan(graph, PlanOptions(align=1)).summary
+    assert (summary.output_bytes, summary.arena_bytes) == (1568, 3136)
+    assert any("single precision" in note and "7" in note for note in graph.notes)
+    assert read(tmp_path, _resized(0.7, 10, 6)).graph["r"].shape == (1, 8, 6, 6)
+
+
+_NORMALISED = helper.make_node("StringNormalizer", ["x"], ["a"], stopwords=["q"])
+_SPLIT = helper.make_node("StringSplit", ["x"], ["a", "n"], delimiter="-")
+
+
+def _on(name: str, op: str, domain: str = "", **attrs: object) -> NodeProto:
+    return helper.make_node(op, [name], ["y"], domain=domain, **attrs)
+
+
+_LABELS = {"keys_strings": ["a"], "values_int64s": [1], "domain": ML}
+_CATEGORIES = {"cats_strings": ["a"], "domain": ML}
+_CHAINS = {
+    "labels": [_NORMALISED, _on("a", "LabelEncoder", **_LABELS)],
+    "mapper": [_NORMALISED, _on("a", "CategoryMapper", cats_int64s=[0], **_CATEGORIES)],
+    "one hot": [_NORMALISED, _on("a", "OneHotEncoder", **_CATEGORIES)],
+    "equal": [_NORMALISED, helper.make_node("Equal", ["a", "k"], ["y"])],
+    "match": [_NORMALISED, _on("a", "RegexFullMatch", pattern="a")],
+    "split": [_SPLIT, _on("a", "LabelEncoder", **_LABELS)],
+    "split, matched": [_SPLIT, _on("a", "RegexFullMatch", pattern="a")],
+    "shape": [_SPLIT, helper.make_node("Shape", ["a"], ["s"]), _on("s", "ConstantOfShape")],
+}
+
+
+def _strings(nodes: list[NodeProto]) -> ModelProto:
+    weights = [helper.make_tensor("k", S, [1], [b"a"]), stored("i", np.array([0, 1]))]
+    return proto(nodes, {"x": (S, [4])}, {"y": (0, None)}, weights, opset=20)
+
+
+@pytest.mark.parametrize("chain", _CHAINS)
+def test_what_follows_a_string_of_unknown_shape_is_asked_for(tmp_path: Path, chain: str) -> None:
+    graph = read(tmp_path, _strings(_CHAINS[chain])).graph
+    assert graph["y"].shape is None
+    with pytest.raises(ModelError, match="--shape y="):
+        Index.of(graph)
+    if chain == "shape":  # its rank is known
+        assert graph["s"].shape == (2,)
+
+
+def test_a_string_keeps_the_shape_it_has(tmp_path: Path) -> None:
+    picked = helper.make_node("Gather", ["a", "i"], ["b"])
+    chain = [_NORMALISED, picked, _on("b", "LabelEncoder", **_LABELS)]
+    assert read(tmp_path, _strings(chain)).graph["y"].shape == (2,)
+    for node, kind in ((_NORMALISED, [3]), (_SPLIT, [4, 2])):  # what the file declares
+        declared = proto([node], {"x": (S, [4])}, {"a": (S, kind)}, opset=20)
+        assert read(tmp_path, declared).graph["a"].shape == tuple(kind)
