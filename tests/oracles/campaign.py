@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,11 @@ NO_TENSORS = "its results are sequences or optionals, whose size no graph states
 def backend_checks() -> Iterator[Check]:
     """Every backend case twice: as the file is, and without what it declares."""
     for case in backend.cases():
-        yield lambda case=case: _backend(case)
+        yield partial(backend_check, case)
 
 
-def _backend(case: backend.Case) -> Result:
+def backend_check(case: backend.Case) -> Result:
+    """One backend case, as the file is and bare."""
     name = f"{case.kind} {case.name}"
     try:
         ran = run(case.model, case.feeds)
@@ -138,10 +140,11 @@ def recipes() -> Iterator[Recipe]:
 def contrib_checks() -> Iterator[Check]:
     """Every contrib operator with a kernel on the CPU."""
     for recipe in recipes():
-        yield lambda recipe=recipe: _contrib(recipe)
+        yield partial(contrib_check, recipe)
 
 
-def _contrib(recipe: Recipe) -> Result:
+def contrib_check(recipe: Recipe) -> Result:
+    """One contrib operator."""
     model, feeds = recipe.model()
     return judged(recipe.name, model, feeds, shared=recipe.shared)
 
@@ -149,10 +152,11 @@ def _contrib(recipe: Recipe) -> Result:
 def model_checks(folder: Path = MODELS) -> Iterator[Check]:
     """Every shared model in every form."""
     for form in models.forms(folder):
-        yield lambda form=form: _form(form)
+        yield partial(form_check, form)
 
 
-def _form(form: models.Form) -> Result:
+def form_check(form: models.Form) -> Result:
+    """One form of a shared model."""
     try:
         model = form.model()
     except NotRun as error:
