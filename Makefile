@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz clean
+.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz oracles clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -55,6 +55,10 @@ bench: $(READY)
 FUZZ_COUNT ?= 10000
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --count $(FUZZ_COUNT)
+
+# Sizes of all tensors against what ONNX Runtime runs; CI runs a tenth (tests/oracles).
+oracles: $(READY)
+	$(BIN)/python tools/oracles.py
 
 # MACs and parameters of torchvision and timm models against a recount; an environment of its own.
 build/zoo/.ready:

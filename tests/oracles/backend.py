@@ -42,7 +42,9 @@ def _case(kind: str, case: TestCase) -> Case:
     if case.model is not None:
         _anywhere(case.model)
         names = [value.name for value in case.model.graph.input]
-        return Case(kind, case.name, case.model, dict(zip(names, case.data_sets[0][0], strict=True)))
+        return Case(
+            kind, case.name, case.model, dict(zip(names, case.data_sets[0][0], strict=True))
+        )
     folder = Path(case.model_dir)
     model = onnx.load(folder / "model.onnx")
     _anywhere(model)

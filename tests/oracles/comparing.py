@@ -35,23 +35,25 @@ class Verdict:
     refused: str = ""
 
 
-def judge(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]],
-          ran: Mapping[str, Ran]) -> Verdict:  # fmt: skip
-    """Read the model as a file of a user's, and compare every tensor that ran.
+def read(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    """Read a model as a file of a user's, with the shapes of its inputs as `--shape`.
 
-    Args:
-        model: the model, as it ran.
-        shapes: of its inputs, given as `--shape`.
-        ran: what the run made.
+    Raises:
+        PeakfoldError: the file is refused.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.onnx"
         path.write_bytes(model.SerializeToString())
-        try:
-            graph = load(path, Bindings(shapes={n: GivenShape(d) for n, d in shapes.items()})).graph
-        except PeakfoldError as error:
-            return Verdict(refused=str(error).replace(str(path), "m.onnx"))
-    return compare(graph, ran)
+        return load(path, Bindings(shapes={n: GivenShape(d) for n, d in shapes.items()})).graph
+
+
+def judge(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]],
+          ran: Mapping[str, Ran]) -> Verdict:  # fmt: skip
+    """Read the model, and compare every tensor that ran."""
+    try:
+        return compare(read(model, shapes), ran)
+    except PeakfoldError as error:
+        return Verdict(refused=error.what)
 
 
 def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
@@ -66,7 +68,9 @@ def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
         if tensor.shape is None or element_count(tensor.shape) is None:
             verdict.unknown.append(name)
         elif tensor.shape != size.dims:
-            verdict.wrong.append(f"{name}: {tensor.dtype}{list(tensor.shape)}, {list(size.dims)} ran")
+            verdict.wrong.append(
+                f"{name}: {tensor.dtype}{list(tensor.shape)}, {list(size.dims)} ran"
+            )
         elif size.nbytes is not None and tensor.nbytes != size.nbytes:
             verdict.wrong.append(f"{name}: {tensor.nbytes} bytes, {size.nbytes} ran")
         else:

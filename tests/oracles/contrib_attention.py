@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .contrib import S, Z8, Recipe, f, i32, i64, ids, u8
+from .contrib import Z8, Recipe, S, f, i32, ids, u8
 
 
 def attention() -> Iterator[Recipe]:

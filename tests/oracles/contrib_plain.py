@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .contrib import S, Z8, ZS8, Recipe, f, h, i32, i64, ids, s8, u8
+from .contrib import Z8, ZS8, Recipe, S, f, h, i32, i64, ids, s8, u8
 from .running import Sparse
 
 
@@ -144,7 +144,9 @@ def normal() -> Iterator[Recipe]:
     scales, zeros = [S] * 5, [Z8] * 5
     yield Recipe("QEmbedLayerNormalization", (*table[:2], *weights, ids(2, 5), *scales, *zeros),
                  results=2, stored=tuple(range(2, 7)) + tuple(range(8, 18)))  # fmt: skip
-    yield Recipe("EngramGate", (f(2, 5, 3, 12), f(2, 5, 3, 12), x, f(3, 12), f(3, 12), f(3, 12)), results=2)
+    yield Recipe(
+        "EngramGate", (f(2, 5, 3, 12), f(2, 5, 3, 12), x, f(3, 12), f(3, 12), f(3, 12)), results=2
+    )
     yield Recipe("HyperConnectionPreMix", (f(2, 5, 36), f(2, 5, 3)), {"num_branches": 3})
     yield Recipe("HyperConnectionPostMix", (f(2, 5, 36), f(2, 5, 12), f(2, 5, 3), f(2, 5, 3, 3)),
                  {"num_branches": 3})  # fmt: skip

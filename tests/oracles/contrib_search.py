@@ -50,4 +50,3 @@ def recipes() -> Iterator[Recipe]:
     yield Recipe("BeamSearch", (start, i32([8]), i32([1]), i32([4]), i32([2]), f(1),
                  f(1)), common, results=3,
                  stored=(1, 2, 3, 4))  # fmt: skip
-

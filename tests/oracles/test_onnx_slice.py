@@ -18,6 +18,7 @@ from .backend import cases
 from .campaign import (
     MODELS,
     ORACLES,
+    WITHOUT_RECIPE,
     Check,
     backend_check,
     contrib_check,
@@ -29,7 +30,9 @@ from .contrib import Recipe, f
 from .models import forms
 from .running import NotRun, run
 
-pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'peakfold[ort]'")
+pytest.importorskip(
+    "onnxruntime", reason="onnxruntime is not installed: pip install 'peakfold[ort]'"
+)
 pytestmark = [
     pytest.mark.req("R13"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -46,6 +49,8 @@ def test_todays_slice(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{name}, slice {slice_number()} of {SLICES}: {tally.line()}")
     assert not tally.of("wrong"), "\n".join(f"{r.name}: {r.why}" for r in tally.of("wrong"))
     assert tally.of("equal")
+    if name != "backend cases":  # a runtime need not have a kernel for each standard operator
+        assert not tally.of("not run"), tally.of("not run")
 
 
 def test_every_contrib_operator_with_a_kernel_has_a_recipe() -> None:
@@ -56,7 +61,8 @@ def test_every_contrib_operator_with_a_kernel_has_a_recipe() -> None:
         if kernel.provider == "CPUExecutionProvider" and kernel.domain.startswith("com.microsoft")
     }  # fmt: skip
     missing = kernels - {(recipe.domain, recipe.op) for recipe in recipes()}
-    assert len(missing) <= len(kernels) // 50, missing
+    assert {f"{domain}:{op}" for domain, op in missing} <= set(WITHOUT_RECIPE)
+    assert len(WITHOUT_RECIPE) <= len(kernels) // 50
 
 
 def test_what_does_not_run_says_why() -> None:

@@ -125,7 +125,8 @@ KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 """Every op kind that has a row, sorted."""
 
 CONTRIB_KINDS: Final[frozenset[str]] = frozenset(
-    row.kind for table in (contrib, contrib_attention, contrib_layouts, contrib_others, contrib_states)
+    row.kind
+    for table in (contrib, contrib_attention, contrib_layouts, contrib_others, contrib_states)
     for row in table.ROWS
 )
 """Kinds that ONNX Runtime's own operator sets define."""
