@@ -48,7 +48,8 @@ def _head() -> Iterator[str]:
                          capture_output=True, check=False)  # fmt: skip
     yield "# Sizes against what runs: the last whole run"
     yield ""
-    yield f"{datetime.datetime.now(datetime.UTC).date()}, commit {ran.stdout.strip() or 'unknown'}, "
+    today = datetime.datetime.now(datetime.UTC).date()
+    yield f"{today}, commit {ran.stdout.strip() or 'unknown'},"
     yield f"ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, {platform.machine()}."
     yield "Written by `make oracles`; CI runs a tenth (the number of commits modulo 10)."
     yield ""

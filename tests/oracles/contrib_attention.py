@@ -15,8 +15,8 @@ def attention() -> Iterator[Recipe]:
     yield Recipe("Attention", (f(2, 5, 7), f(7, 36), f(36)), heads)
     yield Recipe("Attention", (f(2, 5, 7), f(7, 36), f(36), None, f(2, 2, 3, 6, 4)), heads,
                  results=2, note="past")  # fmt: skip
-    yield Recipe("Attention", (f(2, 5, 7), f(7, 48), f(48)), heads | {"qkv_hidden_sizes": [12, 12, 24]},
-                 note="wide values")  # fmt: skip
+    wide = heads | {"qkv_hidden_sizes": [12, 12, 24]}
+    yield Recipe("Attention", (f(2, 5, 7), f(7, 48), f(48)), wide, note="wide values")
     quant = (u8(2, 5, 7), u8(7, 36), f(36), S, S)
     yield Recipe("QAttention", (*quant, None, Z8, Z8), heads, stored=(1, 2, 3, 4, 6, 7))
     yield Recipe("QAttention", (*quant, None, Z8, Z8, f(2, 2, 3, 6, 4)), heads, results=2,
@@ -25,9 +25,10 @@ def attention() -> Iterator[Recipe]:
     past = (f(2, 3, 6, 4), f(2, 3, 6, 4))
     yield Recipe("MultiHeadAttention", (x, x, x, None, None, None, *past), heads, results=3,
                  note="past")  # fmt: skip
-    step = f(2, 1, 12)
-    yield Recipe("DecoderMaskedMultiHeadAttention", (step, step, step, None, None, f(2, 3, 8, 4),
-                 f(2, 3, 8, 4), i32([6])), heads | {"past_present_share_buffer": 1}, results=3)  # fmt: skip
+    step, buffer = f(2, 1, 12), f(2, 3, 8, 4)
+    yield Recipe("DecoderMaskedMultiHeadAttention",
+                 (step, step, step, None, None, buffer, buffer, i32([6])),
+                 heads | {"past_present_share_buffer": 1}, results=3)  # fmt: skip
     group = {"num_heads": 4, "kv_num_heads": 2}
     lens = (i32([4, 4]), i32(5))
     none = (f(2, 2, 0, 8), f(2, 2, 0, 8))
@@ -47,7 +48,8 @@ def attention() -> Iterator[Recipe]:
 def states() -> Iterator[Recipe]:
     """Attention that keeps a state instead of keys, and causal convolutions."""
     yield Recipe("LinearAttention", (f(2, 5, 12), f(2, 5, 12), f(2, 5, 18), f(2, 3, 4, 6)),
-                 {"q_num_heads": 3, "kv_num_heads": 3, "update_rule": "linear"}, results=2)  # fmt: skip
+                 {"q_num_heads": 3, "kv_num_heads": 3, "update_rule": "linear"},
+                 results=2)  # fmt: skip
     yield Recipe("GatedDeltaNet", (f(2, 5, 3, 4), f(2, 5, 3, 4), f(2, 5, 3, 6), None, f(2, 5, 3),
                  f(2, 5, 3), f(2, 3, 6, 4)), results=2)  # fmt: skip
     yield Recipe("CausalConvWithState", (f(2, 6, 7), f(6, 1, 4), f(6), f(2, 6, 3)), results=2)
@@ -71,7 +73,8 @@ def recurrent() -> Iterator[Recipe]:
     yield Recipe("DynamicQuantizeLSTM", quant, {"hidden_size": 4}, results=3,
                  stored=(1, 2, 8, 9, 10, 11))  # fmt: skip
     attending = (f(5, 2, 3), f(1, 16, 9), f(1, 16, 4), f(1, 32), i32([5, 5]), None, None, None,
-                 f(1, 4, 7), f(1, 8, 7), f(1, 7), f(2, 11, 8), i32([11, 11]), f(1, 12, 6))  # fmt: skip
+                 f(1, 4, 7), f(1, 8, 7), f(1, 7), f(2, 11, 8), i32([11, 11]),
+                 f(1, 12, 6))  # fmt: skip
     yield Recipe("AttnLSTM", attending, {"hidden_size": 4}, results=3)
 
 

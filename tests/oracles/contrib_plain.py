@@ -45,7 +45,7 @@ def products() -> Iterator[Recipe]:
         left = (2, 5, 3) if not a else (2, 3, 5)
         right = (2, 3, 7) if not b else (2, 7, 3)
         if batch:  # the batch lies before the last axis
-            left = (left[1], left[0], left[2]) if not a else (left[1], left[0], left[2])
+            left = (left[1], left[0], left[2])
         attrs = {"transA": a, "transB": b, "transBatchA": batch}
         yield Recipe("FusedMatMul", (f(*left), f(*right)), attrs, note=f"{a}{b}{batch}")
     yield Recipe("FusedMatMul", (f(3, 2, 4, 5), f(2, 4, 5, 7)), {"transBatchA": 1}, note="4d")
@@ -96,7 +96,8 @@ def windows() -> Iterator[Recipe]:
     yield Recipe("CropAndResize", (x, f(4, 4), i32([0, 1, 1, 0]), i32([5, 7])), stored=(3,))
     yield Recipe("GridSample", (x, f(2, 5, 7, 2)))
     yield Recipe("WordConvEmbedding", (ids(7, 11, below=9), f(5, 1, 3, 4), f(5), f(9, 4)),
-                 {"conv_window_size": 3, "embedding_size": 5, "char_embedding_size": 4})  # fmt: skip
+                 {"conv_window_size": 3, "embedding_size": 5,
+                  "char_embedding_size": 4})  # fmt: skip
 
 
 def moving() -> Iterator[Recipe]:
@@ -106,7 +107,8 @@ def moving() -> Iterator[Recipe]:
     yield Recipe("GatherBlockQuantized", (u8(6, 16), ids(2, 3), f(6, 2)),
                  {"bits": 4, "block_size": 16, "quantize_axis": 1}, stored=(0, 2))  # fmt: skip
     yield Recipe("GatherBlockQuantized", (u8(6, 32), ids(2, 3), f(6, 2)),
-                 {"bits": 8, "block_size": 16, "quantize_axis": 1}, stored=(0, 2), note="8 bits")  # fmt: skip
+                 {"bits": 8, "block_size": 16, "quantize_axis": 1}, stored=(0, 2),
+                 note="8 bits")  # fmt: skip
     yield Recipe("GatherPacked", (u8(6, 64), ids(2, 3)), {"packed_type": 1, "K": 32}, stored=(0,))
     yield Recipe("Pad", (f(2, 3, 5), i64([0, 1, 2, 1, 0, 3]), f(1)), stored=(1,))
     yield Recipe("Range", (i64(3), i64(11), i64(2)), stored=(0, 1, 2))
@@ -151,7 +153,7 @@ def normal() -> Iterator[Recipe]:
     yield Recipe("HyperConnectionPostMix", (f(2, 5, 36), f(2, 5, 12), f(2, 5, 3), f(2, 5, 3, 3)),
                  {"num_branches": 3})  # fmt: skip
     yield Recipe("LinearAttentionGate", (f(2, 5, 3), f(3), f(3), f(2, 5, 3)), results=2)
-    yield Recipe("MoEGroupRouter", (f(5, 8), f(8)), {"top_k": 2, "n_group": 4, "topk_group": 2})  # fmt: skip
+    yield Recipe("MoEGroupRouter", (f(5, 8), f(8)), {"top_k": 2, "n_group": 4, "topk_group": 2})
     yield Recipe("MoE", (x, f(10, 4), f(4, 20, 12), f(4, 20), f(4, 12, 20), f(4, 12)),
                  {"k": 2, "activation_type": "relu"})  # fmt: skip
     moe = (h(10, 32), h(10, 4), u8(4, 64, 16), h(4, 64), None, u8(4, 32, 32), h(4, 32))

@@ -32,7 +32,8 @@ def decoder() -> GraphProto:
     ]
     return helper.make_graph(
         nodes, "decoder",
-        [info("input_ids", ints, ("batch", "steps")), info("position_ids", ints, ("batch", "steps")),
+        [info("input_ids", ints, ("batch", "steps")),
+         info("position_ids", ints, ("batch", "steps")),
          info("attention_mask", ints, ("batch", "all")), info("past_0", floats, past)],
         [info("logits", floats, ("batch", "steps", VOCABULARY)),
          info("present_0", floats, (2, "batch", HEADS, "all", WIDTH))],

@@ -30,9 +30,7 @@ from .contrib import Recipe, f
 from .models import forms
 from .running import NotRun, run
 
-pytest.importorskip(
-    "onnxruntime", reason="onnxruntime is not installed: pip install 'peakfold[ort]'"
-)
+pytest.importorskip("onnxruntime", reason="pip install 'peakfold[ort]'")
 pytestmark = [
     pytest.mark.req("R13"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

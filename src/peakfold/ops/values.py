@@ -22,6 +22,10 @@ from peakfold.ir.types import DTYPES, DType, Shape
 from peakfold.ops.spec import Context, concrete
 
 _AXES: Final[Mapping[int, str]] = MappingProxyType({1: "axes"})
+_REDUCTIONS: Final = (
+    "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square",
+)  # fmt: skip
 
 # TFLite hands over as operands what its options do not hold.
 _TFLITE: Final[Mapping[str, Mapping[int, str]]] = {
@@ -86,16 +90,7 @@ VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "one_hot": {1: "depth"},
         "pad": {1: "pads", 3: "axes"},
         "range": {0: "start", 1: "limit", 2: "delta"},
-        "reduce_l1": _AXES,
-        "reduce_l2": _AXES,
-        "reduce_log_sum": _AXES,
-        "reduce_log_sum_exp": _AXES,
-        "reduce_max": _AXES,
-        "reduce_mean": _AXES,
-        "reduce_min": _AXES,
-        "reduce_prod": _AXES,
-        "reduce_sum": _AXES,
-        "reduce_sum_square": _AXES,
+        **dict.fromkeys(_REDUCTIONS, _AXES),
         "reshape": {1: "shape"},
         # Version 10 has (X, scales): the row reads a lone position 1 as scales.
         "resize": {1: "roi", 2: "scales", 3: "sizes"},
