@@ -106,7 +106,8 @@ def test_flags_of_well_known_kinds():
     # Gradients and optimizer steps are never folded.
     training = tuple(kind for kind in KINDS if kind.endswith(("_grad", "_step")))
     assert {kind for kind in KINDS if not lookup(kind).pure} - set(training) == {
-        "beam_search", "bernoulli", "bias_dropout", "dropout", "greedy_search", "if", "loop", "multinomial", "random_normal",
+        "beam_search", "bernoulli", "bias_dropout", "dropout", "greedy_search", "if", "loop",
+        "multinomial", "random_normal",
         "random_normal_like", "random_uniform", "random_uniform_like", "sampling", "scan",
         "sequence_map", "whisper_beam_search",
         # torch's
