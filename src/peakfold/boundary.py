@@ -24,6 +24,7 @@ SHOWN = 300
 
 _ONE_AT_A_TIME = threading.RLock()
 _TRUST: ContextVar[bool] = ContextVar("peakfold_trust", default=False)
+_STRICT: ContextVar[bool] = ContextVar("peakfold_strict", default=False)
 
 
 def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
@@ -182,6 +183,27 @@ def trusting() -> Iterator[None]:
         yield
     finally:
         _TRUST.reset(before)
+
+
+@contextmanager
+def being_strict() -> Iterator[None]:
+    """Inside, a model with anything doubtful is refused when it is read (``--strict``).
+
+    Example:
+        >>> with being_strict():
+        ...     strict()
+        True
+    """
+    before = _STRICT.set(True)
+    try:
+        yield
+    finally:
+        _STRICT.reset(before)
+
+
+def strict() -> bool:
+    """Whether anything doubtful in a model is an error; see `being_strict`."""
+    return _STRICT.get()
 
 
 def trusted() -> bool:

@@ -7,10 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.boundary import file_size, first_line, trusted, trusting
+from peakfold.boundary import file_size, first_line, strict, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
+from peakfold.ops.doubts import doubts
 
 FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -41,7 +42,8 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
 
     Raises:
         UsageError: no such file, an unknown format, or bindings that name nothing.
-        ModelError: the file is broken, with the op or tensor at fault.
+        ModelError: the file is broken, with the op or tensor at fault; or something of it is
+            doubtful inside `boundary.being_strict`.
     """
     bindings = bindings or Bindings()
     if _CALLABLE.fullmatch(str(path)):
@@ -49,7 +51,7 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
 
         graph, bindings = load_callable(str(path), bindings)
         check_graph(graph)
-        return Loaded(graph, bindings, str(path))
+        return _certain(Loaded(graph, bindings, str(path)))
     path = Path(path)
     if path.suffix not in FORMATS:
         raise UsageError(
@@ -71,7 +73,17 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
         reason = first_line(error) if bounded else f"{type(error).__name__}: {first_line(error)}"
         hint = "" if bounded else "please report it, with the file"
         raise ModelError(f"cannot be read: {reason}", where=str(path), hint=hint) from error
-    return Loaded(graph, bindings, str(path))
+    return _certain(Loaded(graph, bindings, str(path)))
+
+
+def _certain(loaded: Loaded) -> Loaded:
+    """What was loaded, unless ``--strict`` refuses what is doubtful of it."""
+    if strict() and (found := doubts(loaded.graph)):
+        raise ModelError(
+            f"doubtful, and --strict is on: {'; '.join(found)}", where=loaded.path,
+            hint="without --strict the figures are shown with these notes",
+        )  # fmt: skip
+    return loaded
 
 
 def _load_onnx(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:

@@ -16,7 +16,7 @@ from peakfold.frontends import onnx_control
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_bounds import every_node
 from peakfold.frontends.onnx_file import OnnxFile
-from peakfold.frontends.onnx_infer import declare_outputs
+from peakfold.frontends.onnx_infer import compare, declare_outputs
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import (
     attributes,
@@ -64,11 +64,6 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     unknown = sorted(set(bindings.shapes) - scope.seen)
     if unknown:
         raise UsageError(f"--shape names no tensor of the model: {unknown[0]!r}")
-    if scope.differ:
-        scope.notes.append(
-            f"{len(scope.differ)} tensors have another shape in the file than their ops make, "
-            f"first {scope.differ[0]!r}; what the ops make is used"
-        )
     return scope.close(proto.name or "onnx"), scope.bindings[0]
 
 
@@ -108,6 +103,7 @@ def walk(scope: Scope) -> None:
         old = scope.file.old and node.domain in STANDARD
         for part in modern(scope, node) if old else (node,):
             _add_node(scope, part, declared)
+    compare(scope, declared)
 
 
 def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) -> None:

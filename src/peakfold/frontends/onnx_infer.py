@@ -21,7 +21,7 @@ from peakfold.frontends.onnx_types import (
     tensor_type,
 )
 from peakfold.frontends.onnx_values import MAX_ELEMENTS, Value
-from peakfold.ir import OPAQUE, Op, Role, Shape, Tensor, compatible, element_count
+from peakfold.ir import OPAQUE, DType, Op, Role, Shape, Tensor, compatible, element_count
 from peakfold.ops import VALUE_INPUTS, Context, lookup
 
 _ROUNDED = frozenset({"resize", "upsample"})
@@ -57,7 +57,6 @@ def declare_outputs(
     if told is not None:
         for name, (dtype, shape) in zip(op.results, told, strict=True):
             scope.settle(name, dtype, shape)
-        _compare(scope, op, declared)
         return
     found, failure, certain = _onnx_rule(scope, node, data)
     if op.kind in _ROUNDED and _rounded(scope, op, found, declared):
@@ -67,7 +66,6 @@ def declare_outputs(
     trusted = {} if certain else declared
     for name, proto in _best(scope, op, found, failure, trusted, where(node)).items():
         scope.declare(name, proto)
-    _compare(scope, op, declared)
 
 
 def _rounded(
@@ -105,13 +103,25 @@ def _shown(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _compare(scope: Scope, op: Op, declared: Mapping[str, ValueInfoProto]) -> None:
-    """Remember results that the file declares in another shape."""
-    for name in op.results:
-        if name in declared:
-            shape, stated = scope.type_of(name)[1], dtype_and_shape(declared[name].type)[1]
-            if shape is not None and stated is not None and not compatible(shape, stated):
-                scope.differ.append(name)
+def compare(scope: Scope, declared: Mapping[str, ValueInfoProto]) -> None:
+    """Hold what the file declares of its tensors against what their ops make."""
+    given = scope.bindings[0].shapes
+    for name, info in declared.items():
+        if name in given or not scope.defines(name):
+            continue
+        (dtype, shape), (word, stated) = scope.type_of(name), dtype_and_shape(info.type)
+        other = dtype != word and OPAQUE not in (dtype, word)
+        if shape is not None and stated is not None:
+            other = other or not compatible(shape, stated)
+        if other:
+            scope.doubts[name] = (
+                f"tensor {name!r}: the file declares {_typed(word, stated)}, its op makes "
+                f"{_typed(dtype, shape)}; the latter is used"
+            )
+
+
+def _typed(dtype: DType, shape: Shape | None) -> str:
+    return f"{dtype.name}{'?' if shape is None else _shown(shape)}"
 
 
 def _signature(
