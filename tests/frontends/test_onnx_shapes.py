@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from peakfold.analysis import Index, cost_of
+from peakfold.boundary import being_strict
 from peakfold.errors import ModelError
 from peakfold.frontends import Bindings, Loaded, load
 from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning.plan import Proof
+from peakfold.planning.verify import verify_plan
+from peakfold.planning.verify_stated import proven
+from peakfold.reports.terminal import plan_text
 
 F, S, I64 = TensorProto.FLOAT, TensorProto.STRING, TensorProto.INT64
 ML = "ai.onnx.ml"
@@ -121,3 +127,72 @@ def test_a_string_keeps_the_shape_it_has(tmp_path: Path) -> None:
     for node, kind in ((_NORMALISED, [3]), (_SPLIT, [4, 2])):  # what the file declares
         declared = proto([node], {"x": (S, [4])}, {"a": (S, kind)}, opset=20)
         assert read(tmp_path, declared).graph["a"].shape == tuple(kind)
+
+
+def _declared(dtype: int, shape: list[int]) -> ModelProto:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])]
+    return proto(nodes, {"x": (F, [2, 2])}, {"y": (F, [2, 2])}, [], {"a": (dtype, shape)})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "shown"), [(F, [3, 3], "float32[3, 3]"), (I64, [2, 2], "int64[2, 2]")]
+)
+def test_a_contradiction_is_named_and_holds_the_proof_back(
+    tmp_path: Path, dtype: int, shape: list[int], shown: str
+) -> None:
+    loaded = read(tmp_path, _declared(dtype, shape))
+    with being_strict(), pytest.raises(ModelError, match=r"--strict.*'a'"):
+        load(loaded.path)
+    (doubt,) = loaded.graph.doubts
+    assert doubt in loaded.graph.notes
+    assert "'a'" in doubt
+    assert f"declares {shown}, its op makes float32[2, 2]" in doubt
+    result = make_plan(loaded.graph, PlanOptions(align=1))
+    right = make_plan(read(tmp_path, _declared(F, [2, 2])).graph, PlanOptions(align=1))
+    assert result.summary.arena_bytes == right.summary.arena_bytes
+    assert right.summary.optimal
+    assert not right.plan.doubts
+    assert not result.summary.optimal
+    assert not result.summary.order_optimal
+    assert not result.plan.proof.packing
+    text = plan_text(result, width=100, color=False)
+    assert "Not proven" in text
+    assert "Proven" not in text
+
+
+def test_a_judge_finds_a_proof_that_a_doubtful_graph_does_not_bear(tmp_path: Path) -> None:
+    graph = read(tmp_path, _declared(F, [3, 3])).graph
+    plan = make_plan(graph, PlanOptions(align=1)).plan
+    assert all(check.ok for check in verify_plan(graph, plan))
+    proof = Proof(packing=True, order=True)
+    for forged in (
+        msgspec.structs.replace(plan, proof=proof),
+        msgspec.structs.replace(plan, proof=proof, doubts=[]),
+    ):
+        assert not all(check.ok for check in verify_plan(graph, forged))
+
+
+def test_an_unknown_op_holds_the_proof_back_too(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Warp", ["x"], ["a"], domain="my"), _on("a", "Relu")]
+    loaded = read(tmp_path, proto(nodes, {"x": (F, [4])}, {"y": (F, [4])}, [], {"a": (F, [4])}))
+    result = make_plan(loaded.graph)
+    assert result.plan.unsupported
+    assert not result.plan.proof.order
+    assert not result.summary.optimal
+    with being_strict(), pytest.raises(ModelError, match="my::warp"):
+        load(loaded.path)
+
+
+def test_nothing_inside_a_body_is_proven_of_a_doubtful_graph(tmp_path: Path) -> None:
+    def branch(name: str, op: str) -> GraphProto:
+        out = helper.make_tensor_value_info(name, F, [9, 9])  # it is [2, 2]
+        return helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [out])
+
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=branch("a", "Relu"), else_branch=branch("b", "Neg")
+    )
+    ends = {"x": (F, [2, 2]), "c": (TensorProto.BOOL, [])}, {"y": (F, [2, 2])}
+    result = make_plan(read(tmp_path, proto([node], *ends)).graph)
+    assert len(result.plan.doubts) == 2
+    assert result.plan.bodies
+    assert not any(proven(result.plan))
