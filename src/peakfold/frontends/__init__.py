@@ -7,13 +7,26 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.boundary import file_size, first_line, strict, trusted, trusting
+from peakfold.boundary import first_line, is_pointer, strict, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
 from peakfold.ops.doubts import doubts
 
 FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
+_TORCH = "a PyTorch file holds weights or code: name package.module:callable, or export a .pt2"
+_KERAS = "convert it with tf.lite.TFLiteConverter to .tflite, or with tf2onnx to .onnx"
+_MADE_FROM = {
+    ".ort": "made from an .onnx model, which is read; ONNX Runtime saves one when "
+    "optimized_model_filepath ends in .onnx",
+    ".pt": _TORCH,
+    ".pth": _TORCH,
+    ".gguf": "it holds weights without a graph: export the network with torch.onnx or torch.export",
+    ".onnxtxt": "onnx.parser.parse_model reads it, onnx.save writes an .onnx",
+    ".keras": _KERAS,
+    ".h5": _KERAS,
+    ".mlmodel": "export the network it was made from to .onnx or .pt2",
+}
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -54,11 +67,14 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
         return _certain(Loaded(graph, bindings, str(path)))
     path = Path(path)
     if path.suffix not in FORMATS:
+        known = f"known: {', '.join(FORMATS)}, package.module:callable"
         raise UsageError(
             f"unknown model format {path.suffix!r}", where=str(path),
-            hint=f"known: {', '.join(FORMATS)}, package.module:callable",
+            hint=_MADE_FROM.get(path.suffix, known),
         )  # fmt: skip
-    file_size(path)
+    if is_pointer(path):
+        raise ModelError("it is a Git LFS pointer, not the model", where=str(path),
+                         hint="git lfs pull fetches it")  # fmt: skip
     try:
         with trusting() if trust else nullcontext():
             graph, bindings = _READERS[path.suffix](path, bindings)
