@@ -15,6 +15,7 @@ from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import onnx_control
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_bounds import every_node
+from peakfold.frontends.onnx_dims import apart, derived_dims, named, symbols
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_infer import compare, declare_outputs
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
@@ -49,17 +50,7 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     proto = file.model.graph
     scope = Scope(file, proto, [bindings], list(file.notes), set())
     scope.visits[0] += 60 * sum(1 for _ in every_node(proto.node))
-    symbols: set[str] = set()
-    for info in proto.input:
-        # Up to IR version 3 every initializer is listed as an input too.
-        if info.name not in scope.static:
-            scope.inputs.append(info.name)
-            named = _named_dims(info.name, info.type)
-            symbols.update(dim.dim_param for dim in named.tensor_type.shape.dim)
-            scope.declare(info.name, named)
-    for name in scope.inputs:  # a shape given for a later input may bind a symbol of an earlier
-        scope.declare(name, scope.types[name])
-    _check_dims(bindings, symbols - {""})
+    _inputs(scope, bindings)
     walk(scope)
     unknown = sorted(set(bindings.shapes) - scope.seen)
     if unknown:
@@ -67,23 +58,43 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     return scope.close(proto.name or "onnx"), scope.bindings[0]
 
 
-def _named_dims(name: str, kind: TypeProto) -> TypeProto:
-    """The type with a symbol for every dimension that has neither a number nor a name."""
-    if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
-        return kind
-    named = TypeProto()
-    named.CopyFrom(kind)
-    for at, dim in enumerate(named.tensor_type.shape.dim):
-        if dim.WhichOneof("value") is None or (not dim.dim_param and not dim.HasField("dim_value")):
-            dim.dim_param = f"{name}.{at}"
-        elif dim.HasField("dim_value") and dim.dim_value < 0:
-            raise ModelError(f"dimension {at} is {dim.dim_value}", where=f"input {name!r}")
-    return named
+def _inputs(scope: Scope, bindings: Bindings) -> None:
+    """Declare the inputs, with the numbers that the user's options give their dimensions.
+
+    Raises:
+        UsageError: an option names nothing, or contradicts the model.
+    """
+    types: dict[str, TypeProto] = {}
+    for info in scope.proto.input:
+        # Up to IR version 3 every initializer is listed as an input too.
+        if info.name not in scope.static:
+            types[info.name] = named(info.name, info.type, given=info.name in bindings.shapes)
+    known = {symbol for kind in types.values() for symbol in symbols(kind)}
+    scope.inputs += types
+    scope.notes += apart(types, bindings)
+    known |= {symbol for kind in types.values() for symbol in symbols(kind)}
+    _check_dims(bindings, known - {""})
+    for _ in range(2):  # a shape given for a later input may bind a symbol of an earlier
+        for name, kind in types.items():
+            scope.declare(name, kind)
+    more, wrong = derived_dims(types, scope.bindings[0])
+    scope.doubts |= wrong
+    if more:
+        scope.bindings[0] = scope.bindings[0].with_dims(more)
+        for name, kind in types.items():
+            scope.declare(name, kind)
+    for name in types:
+        shape = scope.type_of(name)[1]
+        if shape and shape[0] == 0 and name not in bindings.shapes:
+            scope.doubts[name] = (
+                f"input {name!r}: its leading dimension is 0, so nothing is computed; "
+                f"--shape {name}= gives it a size"
+            )
 
 
-def _check_dims(bindings: Bindings, symbols: set[str]) -> None:
-    for name in sorted(set(bindings.dims) - symbols):
-        listed = ", ".join(sorted(symbols)) or "none"
+def _check_dims(bindings: Bindings, known: set[str]) -> None:
+    for name in sorted(set(bindings.dims) - known):
+        listed = ", ".join(sorted(known)) or "none"
         raise UsageError(
             f"--dim: no dimension of the model is called {name!r}", hint=f"its symbols: {listed}"
         )

@@ -10,6 +10,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from peakfold.errors import ModelError
+from peakfold.frontends.onnx_dims import derived
 from peakfold.frontends.onnx_guard import misuse
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import where
@@ -105,13 +106,19 @@ def _shown(shape: Shape) -> str:
 
 def compare(scope: Scope, declared: Mapping[str, ValueInfoProto]) -> None:
     """Hold what the file declares of its tensors against what their ops make."""
-    given = scope.bindings[0].shapes
+    given, dims = scope.bindings[0].shapes, scope.bindings[0].dims
     for name, info in declared.items():
         if name in given or not scope.defines(name):
             continue
         (dtype, shape), (word, stated) = scope.type_of(name), dtype_and_shape(info.type)
         other = dtype != word and OPAQUE not in (dtype, word)
         if shape is not None and stated is not None:
+            stated = tuple(
+                number
+                if isinstance(dim, str) and (number := derived(dim, dims)) is not None
+                else dim
+                for dim in stated
+            )
             other = other or not compatible(shape, stated)
         if other:
             scope.doubts[name] = (
