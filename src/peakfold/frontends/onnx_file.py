@@ -20,6 +20,7 @@ from peakfold.boundary import foreign, read_file
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_bounds import check_functions, check_names, check_versions
 from peakfold.frontends.onnx_data import Folders, check_data, value_of
+from peakfold.frontends.onnx_functions import inlined
 from peakfold.frontends.onnx_names import STANDARD
 from peakfold.frontends.onnx_saved import nchwc_block
 from peakfold.ir.check import MAX_NESTING
@@ -94,9 +95,9 @@ def normalise(model: ModelProto, folders: Folders = (), where: str = "model") ->
     file = OnnxFile(model, folders)
     if model.functions:
         check_functions(model, where)
-        model = _inlined(model, where)
+        model, left = inlined(model, where)
         check_names(model.graph, where)
-        notes = [*check_data(model.graph, folders)]  # what the functions store, too
+        notes = [*check_data(model.graph, folders), *left]  # what the functions store, too
     old = 0
     uses_standard = any(node.domain in STANDARD for node in graph.node)
     if uses_standard and file.opset() < OLDEST_OPSET:
@@ -113,13 +114,6 @@ def normalise(model: ModelProto, folders: Folders = (), where: str = "model") ->
             "and counted so"
         )
     return OnnxFile(model, folders, tuple(notes), block, old)
-
-
-def _inlined(model: ModelProto, where: str) -> ModelProto:
-    from onnx import inliner
-
-    with foreign("its functions cannot be inlined", where):
-        return inliner.inline_local_functions(model)
 
 
 def _lifted(model: ModelProto) -> ModelProto:
