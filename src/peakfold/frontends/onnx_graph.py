@@ -124,13 +124,16 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
         scope.store(outputs[0], constant_tensor(node), Role.CONSTANT)
         return
     if node.domain in STANDARD and onnx_control.add_control(scope, node, declared, walk):
+        reads = {*inputs, *(n for body in bodies(node).values() for n in captured(body))}
+        if not scope.bounded.isdisjoint(reads):
+            scope.bounded.update(filter(None, outputs))
         return
     kind = onnx_kind(node.op_type, node.domain)
     data = _known_inputs(scope, inputs, kind)
     attrs = attributes(node) | _value_attrs(inputs, kind, data)
     if kind == "dropout" and scope.file.opset() < 10:
         attrs["mask_dtype"] = scope.type_of(inputs[0])[0].name
-    if kind == "nchwc_reorder_input":
+    if kind == "nchwc_reorder_input" and scope.file.block:
         attrs["nchwc_block"] = scope.file.block
     op = Op(node.name or first(outputs), kind, inputs, outputs, attrs)
     if inside := bodies(node):
@@ -147,9 +150,20 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
     if kind in _RANDOM and "seed" not in attrs:
         op = replace(op, reads=(RANDOM_STATE,), writes=(RANDOM_STATE,))
     declare_outputs(scope, node, op, data, declared)
+    _remember_maker(scope, node, op)
+    scope.add(op)
+
+
+def _remember_maker(scope: Scope, node: NodeProto, op: Op) -> None:
+    """Note what made the results, and which of them are no larger than is said."""
+    if scope.bounded and not scope.bounded.isdisjoint(op.operands):
+        scope.bounded.update(op.results)
     for name in op.results:
         scope.values.made_by[name] = node
-    scope.add(op)
+        if name in scope.bounded and (value := scope.values.get(name)) is not None:
+            scope.settle(name, scope.type_of(name)[0], value.shape)  # all of it is known, after all
+            scope.bounded.discard(name)
+            scope.doubts.pop(name, None)
 
 
 def _check_names(

@@ -10,6 +10,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from peakfold.errors import ModelError
+from peakfold.frontends.onnx_at_most import NOT_MONOTONE, at_most
 from peakfold.frontends.onnx_dims import derived
 from peakfold.frontends.onnx_guard import misuse
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
@@ -27,6 +28,8 @@ from peakfold.ops import VALUE_INPUTS, Context, lookup
 
 _ROUNDED = frozenset({"resize", "upsample"})
 """Kinds whose results have a size that is a product of floating-point numbers, rounded down."""
+_OURS = frozenset({"stft"})
+"""Kinds of which onnx's rule is wrong: it takes ``onesided``, where it is left out, for 0."""
 
 
 def declare_outputs(
@@ -53,7 +56,8 @@ def declare_outputs(
             say better. What the file declares is then no better than the file.
         UsageError: the user's shape contradicts the model.
     """
-    key = _signature(scope, node, op, data)
+    behind = bool(scope.bounded) and not scope.bounded.isdisjoint(op.operands)
+    key = None if behind else _signature(scope, node, op, data)
     told = None if key is None else scope.inferred.get(key)
     if told is not None:
         for name, (dtype, shape) in zip(op.results, told, strict=True):
@@ -62,11 +66,27 @@ def declare_outputs(
     found, failure, certain = _onnx_rule(scope, node, data)
     if op.kind in _ROUNDED and _rounded(scope, op, found, declared):
         key = None  # what the file declares of this node says nothing of the next
-    if key is not None and not failure:
+    if op.kind in _OURS:
+        found |= {n: t for n, t in _registry_rule(scope, op).items() if is_complete(t)}
+    if behind and (failure or op.kind in NOT_MONOTONE):
+        found, failure, certain = {}, "", False  # sizes that are bounds need not fit each other
+    elif key is not None and not failure:
         _remember(scope, key, [found.get(name) for name in op.results])
     trusted = {} if certain else declared
     for name, proto in _best(scope, op, found, failure, trusted, where(node)).items():
         scope.declare(name, proto)
+    _bound_rest(scope, op)
+
+
+def _bound_rest(scope: Scope, op: Op) -> None:
+    """Give results of unknown shape the largest that they can have."""
+    shapes = [scope.type_of(name)[1] for name in op.results]
+    if all(shape is not None and element_count(shape) is not None for shape in shapes):
+        return
+    for name, (dtype, shape) in at_most(scope, op).items():
+        known = scope.type_of(name)[1]
+        if known is None or any(isinstance(dim, str) for dim in known):
+            scope.bound(name, dtype, shape)
 
 
 def _rounded(
@@ -180,8 +200,10 @@ def _best(
             found[name] = _better(found.get(name), proto)
     for name in names:
         if name in declared and not is_complete(found.get(name)):
-            found[name] = _better(found.get(name), declared[name].type)
-            scope.values.declared.add(name)
+            own, stated = found.get(name), declared[name].type
+            found[name] = _better(own, stated)
+            if found[name] is stated:
+                scope.values.declared.add(name)
     if failure and not all(is_complete(found.get(name)) for name in names):
         raise ModelError(f"its shapes do not fit: {failure}", where=place)
     return {name: found.get(name) for name in names}
@@ -209,6 +231,8 @@ def _onnx_rule(
     inputs = {name: scope.proto_of(name) for name in node.input if name}
     if any(proto is None or _untyped(proto) for proto in inputs.values()):
         return {}, "", False
+    if node.op_type == "Identity" and not domain and len(node.input) == len(node.output) == 1:
+        return {node.output[0]: inputs.get(node.input[0])}, "", False  # whatever the type is
     if _absurd_shape_input(scope, node):
         return {}, "an input that lists dimensions or axes has too many elements", True
     try:

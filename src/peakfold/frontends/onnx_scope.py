@@ -46,6 +46,7 @@ class Scope:
         static: roles of tensors that no op makes.
         visits: one cell: how many more nodes may be walked, bodies again and again, shared.
         doubts: where the file contradicts itself, and sizes that are only bounds, by tensor.
+        bounded: tensors whose shape is only an upper bound, and what is made of them, shared.
         names: what an inlined branch calls a tensor -> what it is called here.
     """
 
@@ -64,12 +65,15 @@ class Scope:
     ops: list[Op] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     doubts: dict[str, str] = field(default_factory=dict)
+    bounded: set[str] = field(default_factory=set)
     visits: list[int] = field(default_factory=lambda: [MAX_VISITS])
     values: Values = field(init=False)
 
     def __post_init__(self) -> None:
         parent = None if self.outer is None else self.outer.values
-        self.values = Values(self.file, self.type_of, _foldable, _shape_only, parent)
+        self.values = Values(
+            self.file, self.type_of, _foldable, _shape_only, self.bounded, parent
+        )  # fmt: skip
         for tensor in self.proto.initializer:
             self.store(tensor.name, tensor, Role.PARAMETER)
         for sparse in self.proto.sparse_initializer:
@@ -79,7 +83,7 @@ class Scope:
         """A scope inside this one."""
         return Scope(
             self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred,
-            visits=self.visits,
+            bounded=self.bounded, visits=self.visits,
         )  # fmt: skip
 
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
@@ -154,6 +158,14 @@ class Scope:
         if given is not None and given.dtype is not None and dtype.bits is None:
             dtype = given.dtype
         self._set(name, dtype, merged)
+
+    def bound(self, name: str, dtype: DType, shape: Shape) -> None:
+        """Set the largest shape that a tensor can have, and say so."""
+        self.settle(name, dtype, shape)
+        if name not in self.bindings[0].shapes:
+            self.bounded.add(name)
+            listed_ = ", ".join(map(str, shape))
+            self.doubts[name] = f"tensor {name!r}: at most {dtype}[{listed_}]; the run decides"
 
     def add(self, op: Op) -> None:
         """Append a finished op."""
