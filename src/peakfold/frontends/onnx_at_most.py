@@ -7,7 +7,7 @@ branch runs, or what a subtraction of two counts gives, is not known (`Scope.bou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -15,7 +15,7 @@ from peakfold.frontends.onnx_scope import Scope
 from peakfold.ir import DTYPES, DType, Op, Shape, element_count
 
 _INT64: Final = DTYPES["int64"]
-_Types = list[tuple[DType, Shape] | None]
+_Types = Sequence[tuple[DType, Shape] | None]
 NOT_MONOTONE: Final = frozenset({"split", "split_to_sequence"})
 """Kinds one of whose results may be larger where an operand is smaller."""
 
