@@ -19,7 +19,8 @@ from onnx import ModelProto, TensorProto
 from peakfold.boundary import foreign, read_file
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_bounds import check_functions, check_names, check_versions
-from peakfold.frontends.onnx_data import check_data, value_of
+from peakfold.frontends.onnx_data import Folders, check_data, value_of
+from peakfold.frontends.onnx_functions import inlined
 from peakfold.frontends.onnx_names import STANDARD
 from peakfold.frontends.onnx_saved import nchwc_block
 from peakfold.ir.check import MAX_NESTING
@@ -33,7 +34,7 @@ OLDEST_OPSET = 7
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """A parsed model and the folder its external data may live in.
+    """A parsed model and the folders its external data may live in.
 
     Attributes:
         block: channels of a block, where ONNX Runtime saved the model with blocks; else 0.
@@ -41,7 +42,7 @@ class OnnxFile:
     """
 
     model: ModelProto
-    folder: Path | None
+    folders: Folders
     notes: tuple[str, ...] = ()
     block: int = 0
     old: int = 0
@@ -59,7 +60,7 @@ class OnnxFile:
         Raises:
             ModelError: the stored bytes do not fit the tensor's type and shape.
         """
-        return value_of(tensor, self.folder)
+        return value_of(tensor, self.folders)
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -74,28 +75,29 @@ def read_onnx(path: Path) -> OnnxFile:
     hint = f"re-export or copy it again; bodies may nest {MAX_NESTING} deep"
     with foreign("not an ONNX model, or truncated", str(path), hint):
         model.ParseFromString(data)
-    return normalise(model, path.parent, str(path))
+    return normalise(model, (path.parent, path.resolve().parent), str(path))
 
 
-def normalise(model: ModelProto, folder: Path | None = None, where: str = "model") -> OnnxFile:
+def normalise(model: ModelProto, folders: Folders = (), where: str = "model") -> OnnxFile:
     """Check a parsed model and inline its functions.
 
     Raises:
         ModelError: what is wrong with the model.
     """
     graph = model.graph
-    if not model.ir_version or not (graph.node or graph.output):
+    if not (graph.node or graph.output):
         raise ModelError("not an ONNX model: it holds no graph", where=where)
+    if not model.ir_version:
+        raise ModelError("it has no ir_version", where=where, hint="set it, or export it again")
     check_versions(model, where)
     check_names(graph, where)
-    check_data(graph, folder)
-    notes: list[str] = []
-    file = OnnxFile(model, folder)
+    notes = [*check_data(graph, folders)]
+    file = OnnxFile(model, folders)
     if model.functions:
         check_functions(model, where)
-        model = _inlined(model, where)
+        model, left = inlined(model, where)
         check_names(model.graph, where)
-        check_data(model.graph, folder)  # what the functions store, too
+        notes = [*check_data(model.graph, folders), *left]  # what the functions store, too
     old = 0
     uses_standard = any(node.domain in STANDARD for node in graph.node)
     if uses_standard and file.opset() < OLDEST_OPSET:
@@ -111,14 +113,7 @@ def normalise(model: ModelProto, folder: Path | None = None, where: str = "model
             f"ONNX Runtime saved it for one processor: channels are padded to blocks of {block}, "
             "and counted so"
         )
-    return OnnxFile(model, folder, tuple(notes), block, old)
-
-
-def _inlined(model: ModelProto, where: str) -> ModelProto:
-    from onnx import inliner
-
-    with foreign("its functions cannot be inlined", where):
-        return inliner.inline_local_functions(model)
+    return OnnxFile(model, folders, tuple(notes), block, old)
 
 
 def _lifted(model: ModelProto) -> ModelProto:

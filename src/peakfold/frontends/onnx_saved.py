@@ -17,21 +17,17 @@ _BLOCKS: Final = (16, 8)
 def nchwc_block(model: ModelProto) -> int:
     """Channels of a block, by the weights that a session padded for its processor.
 
-    Padded counts are multiples of it. Where all are multiples of 16 a block of 8 would pad the
-    same counts to the same sizes.
+    Filters are always padded to a multiple of it; the channels they see only where the data lies
+    in blocks, which those below a block never do.
 
     Returns:
-        8 or 16; 0 for a model without such operators.
+        8 or 16; 0 for a model without such weights, where nobody can tell.
     """
     shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     padded: set[int] = set()
-    found = False
     for node in every_node(model.graph.node):
-        if node.domain != BLOCKED:
-            continue
-        found = True
-        weight = shapes.get(node.input[1]) if node.op_type == "Conv" and len(node.input) > 1 else ()
-        if weight:
-            # Channels that a filter sees are as they were where it reads plain data.
-            padded.add(weight[0])
-    return next((b for b in _BLOCKS if all(size % b == 0 for size in padded)), 8) if found else 0
+        if node.domain == BLOCKED and node.op_type == "Conv" and len(node.input) > 1:
+            filters, channels, *_ = (*shapes.get(node.input[1], ()), 0, 0)
+            padded |= {filters, channels if channels >= _BLOCKS[0] else 0} - {0}
+    fits = (block for block in _BLOCKS if all(size % block == 0 for size in padded))
+    return next(fits, _BLOCKS[-1]) if padded else 0

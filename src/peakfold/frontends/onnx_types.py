@@ -59,6 +59,8 @@ def tensor_type(dtype: DType, shape: Shape | None) -> TypeProto:
 def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     """Element type and shape; `None` for a shape with a dimension that has no name or number.
 
+    A number below 0 is none: exporters write -1 where a dimension is open.
+
     Sequences, maps, optionals and sparse tensors are opaque: no graph states their size.
     """
     if proto is None or proto.WhichOneof("value") != "tensor_type":
@@ -70,7 +72,7 @@ def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     dims: list[Dim] = []
     for entry in tensor.shape.dim:
         which = entry.WhichOneof("value")
-        if which == "dim_value":
+        if which == "dim_value" and entry.dim_value >= 0:
             dims.append(entry.dim_value)
         elif which == "dim_param" and entry.dim_param:
             dims.append(entry.dim_param)

@@ -74,7 +74,7 @@ def _upsample_other(ctx: Context) -> int:
     if text(ctx, "mode", "nearest") == "nearest":
         return 0
     grown = sum(by != 1 for by in needed(ints(ctx, "scales")))
-    return 2 * prod(produced(ctx)) * 2**grown
+    return 2 * prod(produced(ctx)) * (1 << grown)
 
 
 ROWS: Final = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import metadata
 
+import msgspec
+
 from peakfold.analysis import file_order, static_bytes, unsupported
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, check_graph
@@ -18,6 +20,7 @@ from peakfold.planning.plan import (
     MODES,
     SCHEMA,
     BindingsRecord,
+    BodyPlan,
     Bound,
     ExternalBuffer,
     GraphId,
@@ -166,11 +169,15 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
             objects=objects_bound(layout.timeline.hulls(study.policies.align)),
             any_order=study.any_order,
         ),
-        proof=Proof(packing=layout.optimal, order=layout.total == study.any_order),
+        proof=Proof(
+            packing=layout.optimal and not study.doubtful,
+            order=layout.total == study.any_order and not study.doubtful,
+        ),
         workspace_known=study.workspace_known,
         unsupported=unsupported(study.graph),
         opaque=[names(t) for t in sorted(study.index.opaque)],
-        bodies=list(study.bodies),
+        doubts=list(study.source.doubts),
+        bodies=[_unproven(body) for body in study.bodies] if study.doubtful else [*study.bodies],
         profile=_measured(study),
         profile_digest=None if study.options.profile is None else study.options.profile.digest,
         seed=study.options.seed,
@@ -178,6 +185,15 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         added=list(study.running.added),
         search="complete" if layout.complete else "time limit",
     )  # fmt: skip
+
+
+def _unproven(body: BodyPlan) -> BodyPlan:
+    """The plan of a body inside a doubtful graph, which calls nothing proven."""
+    plan = body.plan
+    plan = msgspec.structs.replace(
+        plan, proof=Proof(packing=False, order=False), bodies=[*map(_unproven, plan.bodies)]
+    )
+    return msgspec.structs.replace(body, plan=plan)
 
 
 def _measured(study: Study) -> dict[str, int]:
@@ -239,8 +255,8 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan) -> Summary
         objects_bound_bytes=both.bound,
         any_order_bound_bytes=study.any_order,
         gap=(arena.total - bound) / bound if bound else 0.0,
-        optimal=arena.optimal,
-        order_optimal=arena.total == study.any_order,
+        optimal=not plan.doubtful and arena.optimal,
+        order_optimal=not plan.doubtful and arena.total == study.any_order,
         workspace_known=study.workspace_known,
         order="file" if study.order == file_order(study.index) else "best",
         lanes=study.running.lanes or "free",

@@ -12,7 +12,9 @@ def budget_miss(summary: Summary, plan: Plan) -> str | None:
     if budget is None or plan.arena_bytes <= budget:
         return None
     need = short_of("the plan", plan.arena_bytes, budget)
-    if plan.bound.any_order > budget:
+    if plan.doubtful:
+        proof = "not proven: shapes or ops of the model are doubtful"
+    elif plan.bound.any_order > budget:
         proof = f"proven: every order needs {format_bytes(plan.bound.any_order)} or more"
     elif plan.mode != "arena":
         proof = "mode arena may need less"
