@@ -17,7 +17,15 @@ from peakfold.analysis.counting import cost_of
 from peakfold.ir import Graph
 from tests.fuzzing.campaign import SLICES, slice_number
 
-from . import backend, contrib_attention, contrib_blocked, contrib_plain, contrib_search, models
+from . import (
+    backend,
+    contrib_attention,
+    contrib_blocked,
+    contrib_plain,
+    contrib_search,
+    models,
+    peers,
+)
 from .comparing import Verdict, compare, judge, read
 from .contrib import BLOCKED, Recipe
 from .running import NotRun, run
@@ -33,8 +41,9 @@ class Result:
     """What became of one case.
 
     Attributes:
-        kind: ``equal``, ``wrong``, ``not run`` (by the runtime), ``skip``, or ``open``: all that
-            is told is right, and something is told not to be known.
+        kind: ``equal``, ``wrong``, ``not run`` (by the runtime), ``skip``, ``open`` (all that is
+            told is right, and something is told not to be known) or ``bounded`` (something is
+            told to be at most so large, and was no larger).
         why: the reason, or what is wrong.
         tensors: how many were compared and found equal.
     """
@@ -97,6 +106,8 @@ def told(name: str, found: Verdict, empty: str = "") -> Result:
         return Result(name, "open", f"{OPEN}: {', '.join(found.unknown[:4])}", found.equal)
     if not found.equal and not found.below:
         return Result(name, "skip", empty or "no tensor was compared")
+    if found.below:
+        return Result(name, "bounded", f"{found.below} sizes are at most ours", found.equal)
     return Result(name, "equal", "", found.equal)
 
 
@@ -191,10 +202,23 @@ def work(graph: Graph) -> list[int]:
     return sorted(op.figures.macs for op in cost_of(graph).ops if op.figures.macs)
 
 
+def peer_checks() -> Iterator[Check]:
+    """Every case of peers' own tests that is a packing or a graph."""
+    for case in peers.cases():
+        yield partial(peer_check, case)
+
+
+def peer_check(case: peers.Case) -> Result:
+    """One case of a peer's."""
+    said = peers.complaint(case)
+    return Result(peers.name(case), "wrong" if said else "equal", said)
+
+
 ORACLES: Mapping[str, Callable[[], Iterable[Check]]] = {
     "backend cases": backend_checks,
     "contrib operators": contrib_checks,
     "shared models": model_checks,
+    "peers' cases": peer_checks,
 }
 
 

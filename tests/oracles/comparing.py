@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import onnx
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends import Bindings, GivenShape, load
-from peakfold.ir import Graph, element_count
+from peakfold.ir import Graph, Shape, element_count
 
 from .running import Ran
 
@@ -33,6 +34,10 @@ class Verdict:
     unknown: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     refused: str = ""
+
+
+_AT_MOST = re.compile(r"tensor '(.*)': at most")
+"""How a graph says that a size is an upper bound."""
 
 
 def read(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
@@ -60,6 +65,7 @@ def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
     """Compare the tensors that both know by name."""
     verdict = Verdict()
     known = {tensor.name: tensor for tensor in graph.tensors}
+    bounded = set(_AT_MOST.findall("\n".join(graph.doubts)))
     for name, size in ran.items():
         if name not in known:
             verdict.wrong.append(f"{name}: not in the graph, {size.dims} ran")
@@ -67,6 +73,8 @@ def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
         tensor = known[name]
         if tensor.shape is None or element_count(tensor.shape) is None:
             verdict.unknown.append(name)
+        elif name in bounded and _within(size.dims, tensor.shape):
+            verdict.below += 1
         elif tensor.shape != size.dims:
             verdict.wrong.append(
                 f"{name}: {tensor.dtype}{list(tensor.shape)}, {list(size.dims)} ran"
@@ -76,3 +84,9 @@ def compare(graph: Graph, ran: Mapping[str, Ran]) -> Verdict:
         else:
             verdict.equal += 1
     return verdict
+
+
+def _within(ran: tuple[int, ...], bound: Shape) -> bool:
+    return len(ran) == len(bound) and all(
+        isinstance(most, int) and size <= most for size, most in zip(ran, bound, strict=True)
+    )

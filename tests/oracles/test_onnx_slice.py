@@ -39,7 +39,12 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.shared) if "shared" in n else n for n in ORACLES]
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.shared) if "shared" in n else n
+        for n in ORACLES
+        if "peer" not in n
+    ],
 )
 def test_todays_slice(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     tally = sliced(name)
