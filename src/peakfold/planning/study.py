@@ -17,6 +17,7 @@ from peakfold.analysis import (
 )
 from peakfold.analysis.profile import profiled
 from peakfold.ir import Graph, Op
+from peakfold.ops.doubts import BELIEVED, strangers
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.parallel import Running, way_of_running, whole_blocks
@@ -63,6 +64,12 @@ class Study:
     any_order: int
     bodies_proven: bool
     complete: bool = True
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether shapes or ops are doubtful, so that nothing of the graph is proven."""
+        strange = self.source.source not in BELIEVED and bool(strangers(self.source))
+        return bool(self.source.doubts) or strange
 
     def play(self, aliasing: Aliasing) -> Timeline:
         """The timeline of the study's order under some sharing."""

@@ -21,6 +21,14 @@ Value = Any
 """An array; for opaque tensors (strings, sequences, maps) the Python object a kernel made."""
 
 
+_OTHERWISE = frozenset({"resize", "upsample", "stft"})
+"""Kinds of which onnx's reference kernels and runtimes make results of other sizes."""
+
+
+class CannotRun(ModelError):
+    """The reference kernels cannot run this model, which says nothing of the model or the plan."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A graph with everything that computing it needs.
@@ -73,6 +81,8 @@ class Program:
             value: what the kernel made.
 
         Raises:
+            CannotRun: another shape than a graph says whose sizes are doubtful, or where runtimes
+                round otherwise than the reference kernels do.
             ModelError: another shape or kind of element than the graph says.
         """
         tensor = self.graph[name]
@@ -83,7 +93,8 @@ class Program:
         dtype = dtype_of(tensor) if self.words else np.dtype(np.uint8)
         fits = array.shape == want if want is not None else array.nbytes <= (tensor.nbytes or 0)
         if not fits or not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise ModelError(
+            other = self.graph.doubts or op.kind in _OTHERWISE
+            raise (CannotRun if other else ModelError)(
                 f"its kernel made {array.dtype}{list(array.shape)} for {name!r}, "
                 f"the graph says {tensor.dtype}{'?' if want is None else list(want)}",
                 where=f"op {op.name!r} ({op.kind})",
