@@ -317,3 +317,19 @@ def test_a_transform_has_one_side_where_nothing_is_said(tmp_path: Path) -> None:
     weights = [stored("step", np.array(8)), stored("length", np.array(16))]
     graph = read(tmp_path, _model_of(nodes, {"x": (F, [1, 128, 1])}, ["y"], weights)).graph
     assert graph["y"].shape == (1, 15, 9, 2)  # what ONNX Runtime makes; onnx's own rule says 16
+
+
+def test_a_branch_that_is_known_to_run_may_make_a_sequence(tmp_path: Path) -> None:
+    made = helper.make_graph([helper.make_node("SequenceConstruct", ["x"], ["s"])], "then", [], [
+        helper.make_tensor_sequence_value_info("s", F, None)
+    ])  # fmt: skip
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], then_branch=made, else_branch=made),
+        helper.make_node("SequenceLength", ["z"], ["y"]),
+    ]
+    weights = [stored("c", np.array(True))]
+    model = _model_of(nodes, {"x": (F, [4])}, ["y"], weights)
+    model.opset_import[0].version = 13  # Identity takes no sequence yet
+    graph = read(tmp_path, model).graph
+    assert [op.kind for op in graph.ops] == ["sequence_construct", "identity", "sequence_length"]
+    assert graph["y"].shape == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from peakfold.frontends.onnx_types import bound_type, dtype_and_shape, dtype_of,
 from peakfold.frontends.onnx_values import SHAPE_ARITHMETIC, Values
 from peakfold.ir import DTYPES, MAX_RANK, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
+from peakfold.ops.doubts import listed
 
 Parsed = tuple[DType, Shape | None]
 Signature = tuple[Hashable, ...]
@@ -24,9 +25,6 @@ Signature = tuple[Hashable, ...]
 MAX_VISITS = 5_000
 """How often nodes are walked beyond sixty times each: a body is walked again while the values it
 carries change shape, and bodies inside it each time."""
-
-MAX_DOUBTS = 8
-"""Doubtful tensors that are named."""
 
 RANDOM_STATE = "random_state"
 """The `state` tensor through which unseeded random ops keep their order."""
@@ -203,19 +201,12 @@ class Scope:
         outputs = tuple(info.name for info in self.proto.output)
         if self.outer is not None:
             self.outer.doubts |= self.doubts
-        doubts = () if self.outer is not None else listed(self.doubts)
+        doubts = () if self.outer is not None else listed(self.doubts.values())
         notes = () if self.outer is not None else tuple(dict.fromkeys((*self.notes, *doubts)))
         return Graph(
             name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
             notes, doubts,
         )  # fmt: skip
-
-
-def listed(doubts: Mapping[str, str]) -> tuple[str, ...]:
-    """Doubts as notes, no more than a reader looks at."""
-    rest = len(doubts) - MAX_DOUBTS
-    more = (f"and {rest} more tensors of this kind",) if rest > 0 else ()
-    return (*list(doubts.values())[:MAX_DOUBTS], *more)
 
 
 def require_sane(name: str, shape: Shape) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from peakfold.ir.graph import Graph, walk_regions
@@ -10,8 +11,22 @@ from peakfold.ops import lookup
 BELIEVED: Final = ("", "pf")
 """Sources whose author states every type: an op without a row is then no doubt."""
 
+NAMED: Final = 8
+"""Doubts of one kind that are written out."""
 SHOWN: Final = 5
 """Tensors that one doubt names."""
+
+
+def listed(lines: Iterable[str]) -> tuple[str, ...]:
+    """Doubts as notes, no more than a reader looks at.
+
+    Example:
+        >>> listed(f"tensor {at}" for at in range(9))[-2:]
+        ('tensor 7', 'and 1 more of this kind')
+    """
+    found = tuple(lines)
+    more = (f"and {len(found) - NAMED} more of this kind",) if len(found) > NAMED else ()
+    return (*found[:NAMED], *more)
 
 
 def strangers(graph: Graph) -> dict[str, int]:

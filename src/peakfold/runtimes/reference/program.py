@@ -65,12 +65,21 @@ class Program:
         if not self.words:
             return memory
         tensor = self.graph[name]
-        dims = concrete(tensor) if shape is None else shape
+        dims = self.shape_of(name) if shape is None else shape
         if dims is None:
             raise ModelError("its shape is not known yet", where=f"tensor {name!r}")
         dtype = dtype_of(tensor)
         count = math.prod(dims) * dtype.itemsize
         return memory[:count].view(dtype).reshape(dims)
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """A tensor's shape; `None` where only the run tells it.
+
+        So it is for every result of a graph that is doubtful: a size may be a bound.
+        """
+        if self.graph.doubts and name in self.graph.producer:
+            return None
+        return concrete(self.graph[name])
 
     def result(self, op: Op, name: str, value: Value) -> Value:
         """A kernel's result as the graph declares it.
@@ -81,15 +90,14 @@ class Program:
             value: what the kernel made.
 
         Raises:
-            CannotRun: another shape than a graph says whose sizes are doubtful, or where runtimes
-                round otherwise than the reference kernels do.
+            CannotRun: another shape, where runtimes round otherwise than the reference kernels.
             ModelError: another shape or kind of element than the graph says.
         """
         tensor = self.graph[name]
         if is_opaque(tensor):
             return value
         array = np.asarray(value)
-        want = concrete(tensor) if self.words else (tensor.nbytes,)
+        want = self.shape_of(name) if self.words else (tensor.nbytes,)
         dtype = dtype_of(tensor) if self.words else np.dtype(np.uint8)
         fits = array.shape == want if want is not None else array.nbytes <= (tensor.nbytes or 0)
         if not fits or not np.can_cast(array.dtype, dtype, "same_kind"):
