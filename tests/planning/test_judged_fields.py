@@ -303,3 +303,50 @@ def test_searched_bounds_are_derived_again_on_request() -> None:
     claims = [claim.field for claim in judge_plan(EX6, plan).claims]
     assert "bound.offsets" in claims
     assert "bound.offsets" in reproved(EX6, plan, claims, seconds=2)
+
+
+CHAIN = parse_graph("peakfold-graph 1\ninput x: int8[64]\na: int8[64] = foo(x)\n"
+                    "b: int8[64] = foo(a)\nc: int8[64] = foo(b)\noutput c")  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["arena", "naive", "share", "both"])
+@pytest.mark.parametrize("in_time", [False, True])
+def test_what_nothing_joins_is_not_one_buffer(mode: str, in_time: bool) -> None:
+    """Side by side, or after each other in the same bytes: no bound and no mode may count it so."""
+    plan = make_plan(CHAIN, PlanOptions(align=1)).plan
+    places, live, at = [], [], 0
+    for buffer in plan.buffers:
+        start = buffer.offset if in_time else at
+        places += [replace(place, offset=start) for place in buffer.tensors]
+        live += [replace(p, lower=start, upper=start + buffer.size) for p in buffer.live]
+        at += buffer.size
+    size = plan.arena_bytes if in_time else at
+    obj = None if mode == "arena" else 0
+    one = records.PlannedBuffer(what="tensor", offset=0, size=size, live=live, tensors=places,
+                                object=obj)  # fmt: skip
+    bound = replace(plan.bound, objects=size)
+    merged = replace(plan, mode=mode, buffers=[one], arena_bytes=size, bound=bound,
+                     proof=records.Proof(packing=mode != "arena", order=False))  # fmt: skip
+    failed = [c.name for c in judge_plan(CHAIN, merged).checks if not c.ok]
+    assert failed == ["statements"]
+
+
+def test_a_result_outside_the_arena_reaches_out_of_nothing() -> None:
+    graph = parse_graph('peakfold-graph 1\ninput x: uint8[12]\n'
+                        'y: uint8[12] = opaque(x) overlap=["0-5"]\noutput y')  # fmt: skip
+    options = PlanOptions(align=1, inputs="reusable", outputs="external")
+    plan = make_plan(graph, options).plan
+    wasteful = replace(plan, buffers=[replace(plan.buffers[0], offset=5)], arena_bytes=17,
+                       bound=replace(plan.bound, any_order=17),
+                       proof=records.Proof(packing=False, order=True))  # fmt: skip
+    assert "proof.order" in {claim.field for claim in judge_plan(graph, wasteful).claims}
+
+
+def test_a_recipe_makes_no_more_than_can_be_judged() -> None:
+    graph = parse_graph("peakfold-graph 1\ninput x: int8[1,2,1000000,8]\n"
+                        "parameter w: int8[2,2,3,3]\n"
+                        "y: int8[1,2,1000000,8] = conv(x, w, pads=[1,1,1,1])\n"
+                        "output y")  # fmt: skip
+    plan = replace(make_plan(graph).plan, recipe=["split 1000000 y"])
+    with pytest.raises(InvalidPlan, match="more than"):
+        judge_plan(graph, plan)

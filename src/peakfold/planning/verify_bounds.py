@@ -81,7 +81,7 @@ def any_order_bound(graph: Graph, plan: Plan, facts: Sequence[Facts]) -> int:
         results, extra = op.results, 0
         if first and (near or any(graph[n].nbytes == graph[first].nbytes for n in over)):
             results = tuple(name for name in results if name != first)
-            if not over:
+            if not over and families.find(first) not in families.outside:
                 extra = families.left_out(graph[first].nbytes or 0, near, fact)
         scratch = round_up(fact.workspace or 0, plan.policies.align)
         most = max(most, families.together((*op.operands, *results)) + extra + scratch)

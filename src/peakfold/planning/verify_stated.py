@@ -148,7 +148,32 @@ def statements(case: Case) -> str | None:
             return f"it says that op {alias.op} makes {alias.output!r}"
         if alias.output not in case.places.of:
             return f"it lays {alias.output!r} into {alias.input!r}, and it has no place"
-    return _mode_problem(plan)
+    return _mode_problem(plan) or _sharing_problem(plan)
+
+
+def _sharing_problem(plan: Plan) -> str | None:
+    """Tensors are in one buffer only where aliases join them.
+
+    What merely lies side by side would be one object in the bound of shared objects, and one
+    result of a mode that shares nothing.
+    """
+    root: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while name != root.setdefault(name, name):
+            root[name] = root[root[name]]
+            name = root[name]
+        return name
+
+    for alias in plan.aliases:
+        root[find(alias.output)] = find(alias.input)
+    held = [buffer.tensors for buffer in plan.buffers] + [one.tensors for one in plan.external]
+    for places in held:
+        names = [place.tensor for place in places]
+        apart = next((name for name in names if find(name) != find(names[0])), None)
+        if apart is not None:
+            return f"{names[0]!r} and {apart!r} are in one buffer, and nothing joins them"
+    return None
 
 
 def proven(plan: Plan) -> Iterator[bool]:

@@ -60,12 +60,12 @@ def measure_scratch(model: str | Path, *, runtime: str = "tflm") -> ProfileRepor
         raise UsageError("scratch is measured of .tflite models in tflm", where=str(path))
     from peakfold.frontends.tflite_file import read_tflite
     from peakfold.frontends.tflite_names import names_of_model
-    from peakfold.runtimes.tflite.schema import operator_name, parse_model
+    from peakfold.runtimes.tflite.schema import operator_name, parse_model, read_model
     from peakfold.runtimes.tflite.scratch import measured_scratch
 
     load(path)
     names = names_of_model(read_tflite(path))
-    parsed = parse_model(path.read_bytes(), str(path))
+    parsed = parse_model(read_model(path), str(path))
     found = measured_scratch(parsed)
     ops = [
         ProfiledOp(

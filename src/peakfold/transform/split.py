@@ -19,6 +19,9 @@ from peakfold.ops import context
 from peakfold.ops.spec import concrete
 from peakfold.transform.rows import Patch, patch_of, row_axis
 
+MAX_OPS = 100_000
+"""Ops that the bands of one split may make: a plan's recipe is replayed before it is judged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -156,6 +159,8 @@ class _Splitter:
         if reason is not None:
             raise self._refused(reason)
         self.head = head_of(graph, options.upto)
+        if len(self.head) * options.patches > MAX_OPS:
+            raise self._refused(f"it makes more than {MAX_OPS} ops")
         self.axis = _axis(graph, options.upto) or 0
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []

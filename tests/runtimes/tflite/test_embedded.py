@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from peakfold.errors import ModelError
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
@@ -132,3 +133,22 @@ def test_a_table_of_wrong_length_is_a_finding(tmp_path: Path) -> None:
     ok, why = judged(pack_model(model), tmp_path)
     assert not ok
     assert "cut short" in why
+
+
+@pytest.mark.req("TFL6")
+@pytest.mark.parametrize(("offset", "words"), [
+    (SIZE + 1, "its elements have 4"), (2**31 - 100, "more than an offset can say"),
+])  # fmt: skip
+def test_offsets_that_no_kernel_can_use(offset: int, words: str, tmp_path: Path) -> None:
+    data = chain(["RELU", "TANH"]).bytes()
+    ok, why = judged(rewrite(data, Edit(offsets={(0, 0): 0, (0, 1): offset, (0, 2): 0})), tmp_path)
+    assert not ok
+    assert words in why
+
+
+def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "big.tflite"
+    with path.open("wb") as stream:
+        stream.truncate(2**31)
+    with pytest.raises(ModelError, match="at most"):
+        judge_file(path)

@@ -35,7 +35,9 @@ from peakfold.runtimes.tflite.schema import (
     operator_code,
     operator_name,
     parse_model,
+    read_model,
     tensor_bytes,
+    tensor_width,
 )
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.target import load_target
@@ -52,6 +54,10 @@ class _Known:
     facts: Facts
 
 
+_LARGEST = 2**31 - 1
+"""What an offset in a file can say."""
+
+
 class _Wrong(Exception):
     """What is wrong with the layout, in words."""
 
@@ -66,7 +72,7 @@ def judge_file(path: Path, target: str = "tflm") -> Check:
     Raises:
         ModelError: it cannot be read.
     """
-    model = parse_model(path.read_bytes(), str(path))
+    model = parse_model(read_model(path), str(path))
     try:
         table = offline_offsets(model)
         placed = 0 if table is None else sum(offset != ONLINE for offset in table)
@@ -128,8 +134,15 @@ class _Player:
         Raises:
             _Wrong: the first value that is not where it is read.
         """
-        if any(place.start < 0 for place in self.at.values()):
-            raise _Wrong("a tensor is placed before the arena's first byte")
+        for (number, at), place in self.at.items():
+            width = tensor_width(self.model.subgraphs[number].tensors[at]) or 1
+            if place.start < 0:
+                raise _Wrong("a tensor is placed before the arena's first byte")
+            if place.start % width:
+                name = self._name(number, at)
+                raise _Wrong(f"{name} starts at byte {place.start}, and its elements have {width}")
+        if self.head > _LARGEST:
+            raise _Wrong(f"it needs {self.head} bytes, more than an offset can say")
         self._variables()
         main = self.model.subgraphs[0]
         for tensor in indices(main.inputs):

@@ -16,7 +16,7 @@ from peakfold.runtimes.tflite.allocator import ONLINE, loose_bytes, predict
 from peakfold.runtimes.tflite.bands import Growth, growth
 from peakfold.runtimes.tflite.embedded import judge_file
 from peakfold.runtimes.tflite.rewrite import Edit, Where, rewrite_all
-from peakfold.runtimes.tflite.schema import Model, offline_offsets, parse_model
+from peakfold.runtimes.tflite.schema import Model, offline_offsets, parse_model, read_model
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.transform import replay
 
@@ -62,7 +62,7 @@ def apply_plan(path: Path, graph: Graph, plan: Plan) -> Applied:
     """
     _check(plan)
     made = _Recipe.of(path, graph, plan.recipe)
-    data = path.read_bytes()
+    data = read_model(path)
     offsets = _offsets(plan, made.names)
     edits = [
         Edit(order=_kept(made.whole, made.names), offsets={}),
@@ -115,7 +115,7 @@ def _after(path: Path, graph: Graph, recipe: Sequence[str], *, planned: bool) ->
     order = {0: [_index(op.name, made.names, 0) for op in made.work.ops]}
     # A table of offsets has a number for every tensor, whichever of them are planned.
     edit = Edit(order=order, offsets={(0, 0): 0} if planned else {}, added=made.added)
-    return rewrite_all(path.read_bytes(), [edit], str(path))[0]
+    return rewrite_all(read_model(path), [edit], str(path))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def write_anew(path: Path, graph: Graph, *, fold_weights: bool = False) -> Appli
         ModelError: the file holds what cannot be carried over.
         RunFailed: an operator to be folded cannot be computed here.
     """
-    data = path.read_bytes()
+    data = read_model(path)
     edit = Edit()
     if fold_weights:
         names = names_of_model(read_tflite(path))

@@ -7,10 +7,12 @@ Objects are mutable; functions of this package never change a model they were gi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from peakfold.boundary import read_file
 from peakfold.errors import ModelError
 from peakfold.frontends.tflite_file import parse_tflite
 from peakfold.frontends.tflite_schema import names_of, schema
@@ -19,6 +21,8 @@ Model = Any
 """`ModelT` of the generated classes."""
 OFFLINE = "OfflineMemoryAllocation"
 IDENTIFIER = b"TFL3"
+MAX_BYTES = 2**31 - 1
+"""Of a flatbuffer: its references have 31 bits."""
 
 
 def classes() -> Any:
@@ -47,6 +51,16 @@ def parse_model(data: bytes, where: str = "model") -> Model:
     if not model.subgraphs or model.operatorCodes is None:
         raise ModelError("the file has no graph", where=where)
     return model
+
+
+def read_model(path: Path) -> bytes:
+    """The bytes of a file, of the size that a flatbuffer has at most.
+
+    Raises:
+        UsageError: it cannot be read.
+        ModelError: it is larger.
+    """
+    return read_file(path, MAX_BYTES, "a .tflite model without outside data")
 
 
 def pack_model(model: Model) -> bytes:
