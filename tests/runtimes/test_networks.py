@@ -10,7 +10,6 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from peakfold.errors import ModelError
 from peakfold.frontends import Bindings, load
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.planner import plan_layout
@@ -143,12 +142,14 @@ def test_one_lane_is_the_serial_run(shared: Path) -> None:
     assert report.kernel_temporary_bytes == 0  # not measured with threads
 
 
-def test_a_file_whose_own_weights_do_not_fit_is_refused_with_the_op(shared: Path) -> None:
+def test_a_file_whose_own_weights_do_not_fit_is_named_with_the_op(shared: Path) -> None:
     """logreg_iris declares two features and stores coefficients for four."""
     path = shared / "models" / "onnx" / "logreg_iris.onnx"
     graph = load(path).graph
-    with pytest.raises(ModelError, match=r"LinearClassifier.*fails"):
-        run_plan(path, graph, make_plan(graph).plan)
+    report = run_plan(path, graph, make_plan(graph).plan)
+    assert report.ok
+    assert "LinearClassifier" in report.skipped[0]
+    assert "fails" in report.skipped[0]
 
 
 def test_a_result_that_is_a_map_lives_outside_and_is_compared_as_an_object(
