@@ -47,10 +47,6 @@ wheel: $(READY)
 trace: $(READY)
 	$(BIN)/python tools/trace.py --write
 
-# Real runtimes as oracles of our tests, the whole of each; results go to docs/benchmarks/oracles.md.
-oracles: $(READY)
-	$(BIN)/python tools/oracle_tflm.py
-
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_scale.py
 	$(BIN)/python benchmarks/bench_models.py
@@ -59,6 +55,12 @@ bench: $(READY)
 FUZZ_COUNT ?= 10000
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --count $(FUZZ_COUNT)
+
+# Real runtimes as oracles, the whole of each: sizes of all tensors against what ONNX Runtime runs,
+# the whole arena against TensorFlow Lite Micro. CI runs a tenth of both.
+oracles: $(READY)
+	$(BIN)/python tools/oracles.py
+	$(BIN)/python tools/oracle_tflm.py
 
 # MACs and parameters of torchvision and timm models against a recount; an environment of its own.
 build/zoo/.ready:

@@ -112,3 +112,48 @@ def vgg_a(batch: int = 64) -> str:
     add("softmax", "1000")
     lines.append(f"output {last}")
     return "\n".join(lines)
+
+
+# 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; pooled and projected: Szegedy et al. 2014, table 1.
+_INCEPTION = {
+    28: ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)),
+    14: ((192, 96, 208, 16, 48, 64), (160, 112, 224, 24, 64, 64), (128, 128, 256, 24, 64, 64),
+         (112, 144, 288, 32, 64, 64), (256, 160, 320, 32, 128, 128)),
+    7: ((256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)),
+}  # fmt: skip
+
+
+def googlenet(batch: int = 64) -> str:
+    """GoogLeNet forward as in the MXNet paper's memory chart: no auxiliary heads (140 nodes)."""
+    lines, count = ["peakfold-graph 1", f"input data: float32[{batch},3,224,224]"], 0
+
+    def add(kind: str, shape: str, *given: str) -> str:
+        nonlocal count
+        count += 1
+        operands = ", ".join((*given, "axis=1") if kind == "concat" else given)
+        lines.append(f"g{count}: float32[{batch},{shape}] = {kind}({operands})")
+        return f"g{count}"
+
+    def conv(channels: int, side: int, given: str) -> str:
+        shape = f"{channels},{side},{side}"
+        return add("relu", shape, add("conv", shape, given))
+
+    last = add("max_pool", "64,56,56", conv(64, 112, "data"))
+    last = add("max_pool", "192,28,28", conv(192, 56, conv(64, 56, last)))
+    channels = 192
+    for side, blocks in _INCEPTION.items():
+        if side < 28:
+            last = add("max_pool", f"{channels},{side},{side}", last)
+        for one, three_in, three, five_in, five, projected in blocks:
+            parts = [
+                conv(one, side, last),
+                conv(three, side, conv(three_in, side, last)),
+                conv(five, side, conv(five_in, side, last)),
+                conv(projected, side, add("max_pool", f"{channels},{side},{side}", last)),
+            ]
+            channels = one + three + five + projected
+            last = add("concat", f"{channels},{side},{side}", *parts)
+    last = add("global_average_pool", f"{channels},1,1", last)
+    last = add("gemm", "1000", add("flatten", f"{channels}", last))
+    lines.append(f"output {add('softmax', '1000', last)}")
+    return "\n".join(lines)

@@ -3,7 +3,7 @@
 Ten seeds of generated models and every shared file: the sequence of the interpreter's allocations
 equals ours call by call, the size we print starts it, and equals the traced peak; and `fit` on 200
 models with five budgets around what is really needed. Writes its part of
-``docs/benchmarks/oracles.md``; exit code 1 if anything is wrong.
+``docs/benchmarks/oracles-tflm.md``; exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.runtimes.tflite.oracle.calls import MISSING, Finding, findings  # noq
 from tests.runtimes.tflite.oracle.cases import cases  # noqa: E402
 from tests.runtimes.tflite.oracle.test_oracle import REFUSED, files  # noqa: E402
 
-PAGE = ROOT / "docs" / "benchmarks" / "oracles.md"
+PAGE = ROOT / "docs" / "benchmarks" / "oracles-tflm.md"
 START, STOP = "<!-- tflm -->\n", "<!-- end of tflm -->\n"
 SEEDS = 10
 FITTED = 200

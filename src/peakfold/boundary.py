@@ -22,8 +22,13 @@ from peakfold.errors import ModelError, PeakfoldError, UsageError
 SHOWN = 300
 """Characters of a foreign message that an error of ours repeats."""
 
+_LFS_POINTER = b"version https://git-lfs"
+_LFS_LIMIT = 1024
+"""Bytes that a pointer of Git LFS never reaches."""
+
 _ONE_AT_A_TIME = threading.RLock()
 _TRUST: ContextVar[bool] = ContextVar("peakfold_trust", default=False)
+_STRICT: ContextVar[bool] = ContextVar("peakfold_strict", default=False)
 
 
 def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
@@ -52,6 +57,18 @@ def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
     if len(data) > limit:
         raise ModelError(f"{what} has at most {limit} bytes, and it has more", where=where)
     return data
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether Git LFS holds the contents of a file elsewhere.
+
+    Raises:
+        UsageError: as `read_file`.
+    """
+    if file_size(path) >= _LFS_LIMIT:
+        return False
+    with readable(path), path.open("rb") as stream:
+        return stream.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
@@ -182,6 +199,27 @@ def trusting() -> Iterator[None]:
         yield
     finally:
         _TRUST.reset(before)
+
+
+@contextmanager
+def being_strict() -> Iterator[None]:
+    """Inside, a model with anything doubtful is refused when it is read (``--strict``).
+
+    Example:
+        >>> with being_strict():
+        ...     strict()
+        True
+    """
+    before = _STRICT.set(True)
+    try:
+        yield
+    finally:
+        _STRICT.reset(before)
+
+
+def strict() -> bool:
+    """Whether anything doubtful in a model is an error; see `being_strict`."""
+    return _STRICT.get()
 
 
 def trusted() -> bool:

@@ -15,7 +15,8 @@ from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
 from tests.cli.conftest import Call
 from tests.runtimes.tflite.build import Build, chain
 from tests.runtimes.tflite.models import path_of
-from tests.runtimes.tflite.oracle.cases import Model, branches, convolution
+from tests.runtimes.tflite.oracle.control import branches
+from tests.runtimes.tflite.oracle.parts import Model, convolution
 
 PERSON = path_of("models/tflite/person_detect")
 

@@ -49,7 +49,7 @@ def test_every_model_loads_whole(path):
     for body in walk_regions(graph):
         assert all(tensor.shape is not None for tensor in body.tensors), path.stem
     # The file states every shape: the registry's rules must come to the same.
-    assert not [note for note in graph.notes if "another shape" in note]
+    assert not [note for note in graph.notes if "the file declares" in note]
     for op in graph.ops:
         rule = lookup(op.kind).shape
         told = (rule(context(op, graph.by_name)) if rule else None) or ()

@@ -218,6 +218,7 @@ def _applied(name: str, tree: Tree, rng: random.Random, work: Graph) -> bool:
     return after != before
 
 
+_BOUNDS = ("offsets", "objects", "any_order")
 _NOTHING_TO_CHANGE = (
     KeyError, TypeError, IndexError, ValueError, AttributeError, ZeroDivisionError
 )  # fmt: skip
@@ -225,15 +226,16 @@ _NOTHING_TO_CHANGE = (
 
 def _dress(tree: Tree, work: Graph, dice: tuple[float, float, float]) -> None:
     """Make a lie consistent, so that cheap checks do not hide deep ones."""
-    ends = [b["offset"] + b["size"] for b in tree["buffers"]
-            if isinstance(b.get("offset"), int) and isinstance(b.get("size"), int)]  # fmt: skip
+    records = tree["buffers"] if isinstance(tree["buffers"], list) else []
+    places = [(b.get("offset"), b.get("size")) for b in records if isinstance(b, dict)]
+    ends = [at + size for at, size in places if isinstance(at, int) and isinstance(size, int)]
     if dice[0] < 0.5:
         tree["arena_bytes"] = max(ends, default=0)
     if dice[1] < 0.5:
-        tree["bound"] = dict.fromkeys(tree["bound"], 0)
+        tree["bound"] = dict.fromkeys(_BOUNDS, 0)
         tree["proof"] = {"packing": False, "order": False}
     elif dice[1] < 0.6:
-        tree["bound"] = dict.fromkeys(tree["bound"], tree["arena_bytes"])
+        tree["bound"] = dict.fromkeys(_BOUNDS, tree["arena_bytes"])
         tree["proof"] = {"packing": True, "order": True}
     if dice[2] < 0.4:
         _relive(tree, work)

@@ -77,7 +77,7 @@ def test_names_become_kinds_without_collision():
 
 def test_an_operator_of_a_strange_domain_is_not_the_standard_one():
     assert not lookup(onnx_kind("Conv", "com.example")).known
-    assert not lookup(onnx_kind("Conv", "com.microsoft.nchwc")).known
+    assert not lookup(onnx_kind("Conv", "com.ms.internal.nhwc")).known
     assert lookup(onnx_kind("FusedConv", "com.microsoft")).known
 
 
@@ -106,8 +106,10 @@ def test_flags_of_well_known_kinds():
     # Gradients and optimizer steps are never folded.
     training = tuple(kind for kind in KINDS if kind.endswith(("_grad", "_step")))
     assert {kind for kind in KINDS if not lookup(kind).pure} - set(training) == {
-        "bernoulli", "bias_dropout", "dropout", "if", "loop", "multinomial", "random_normal",
-        "random_normal_like", "random_uniform", "random_uniform_like", "scan", "sequence_map",
+        "beam_search", "bernoulli", "bias_dropout", "dropout", "greedy_search", "if", "loop",
+        "multinomial", "random_normal",
+        "random_normal_like", "random_uniform", "random_uniform_like", "sampling", "scan",
+        "sequence_map", "whisper_beam_search",
         # torch's
         "random_dropout", "random_fill",
         # TFLite's

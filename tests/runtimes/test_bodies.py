@@ -102,6 +102,18 @@ def test_bodies_run_in_the_arena(tmp_path: Path, name: str, seed: int) -> None:
     assert report.outputs_equal
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", TEXTS)
+def test_bodies_whose_tensors_are_all_kept(tmp_path: Path, name: str, seed: int) -> None:
+    """By a target's rule operands, captures included, are copied into the body's own arena."""
+    one = case(tmp_path, name, seed, align=16, target="tflm")
+    assert {body.plan.policies.inputs for body in one.plan.bodies} == {"reusable"}
+    assert one.accepted(one.plan)
+    report = one.run()
+    assert report.ok, report.detail
+    assert report.outputs_equal
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", TEXTS)
 def test_our_account_of_control_flow_is_that_of_onnx(tmp_path: Path, name: str, seed: int) -> None:

@@ -13,7 +13,6 @@ from peakfold.ir import Graph, Role, check_graph, effect_edges, parse_graph
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.verify import verify_plan
 from peakfold.transform import Train, replay, train_step
-from tests.zoo import alexnet, vgg_a
 
 
 def rows(graph: Graph) -> list[str]:
@@ -129,24 +128,6 @@ def test_ex10_the_linear_layer_before_a_relu_dies_in_the_forward_pass() -> None:
 
 
 MXNET = Train(loss="softmax-output", reads="mxnet", input_grad=True, param_grads="static")
-
-
-@pytest.mark.req("R5", "R27", "R41", "R44", "R52")
-@pytest.mark.parametrize(
-    ("text", "nodes", "expect"),
-    [
-        (alexnet(), 48, (832_256_000, 661_704_704, 537_956_352, 468_652_032)),
-        (vgg_a(), 60, (8_452_552_704, 6_540_611_584, 5_844_881_408, 5_029_220_352)),
-    ],
-    ids=["alexnet", "vgg-a"],
-)
-def test_mxnet_chart_training_rows(text: str, nodes: int, expect: tuple[int, ...]) -> None:
-    g = parse_graph(text)
-    options = {"target": "mxnet", "share": "nnvm", "mode": "both", "train": MXNET}
-    result = make_plan(g, PlanOptions(align=1, **options))
-    assert len(result.study.graph.ops) == nodes
-    assert modes(g, **options) == expect
-    assert all(check.ok for check in verify_plan(g, result.plan))
 
 
 @pytest.mark.req("R12")

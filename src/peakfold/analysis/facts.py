@@ -9,6 +9,7 @@ from peakfold.analysis.index import Index
 from peakfold.analysis.scratch import table_workspace
 from peakfold.ir import Graph, Op, OverlapFact, ViewFact
 from peakfold.ops import context, lookup
+from peakfold.ops.doubts import strangers
 from peakfold.target import Target
 
 
@@ -106,11 +107,4 @@ def unsupported(graph: Graph) -> dict[str, int]:
         ...                         "y: int8[4] = warp(x)\\noutput y"))
         {'warp': 1}
     """
-    counts: dict[str, int] = {}
-    for op in graph.ops:
-        if not lookup(op.kind).known and op.kind != "opaque":
-            counts[op.kind] = counts.get(op.kind, 0) + 1
-        for region in op.regions:
-            for kind, count in unsupported(region.graph).items():
-                counts[kind] = counts.get(kind, 0) + count
-    return dict(sorted(counts.items()))
+    return strangers(graph)

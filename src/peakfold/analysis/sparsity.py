@@ -143,7 +143,8 @@ def _effective_op(op: Op, macs: int, graph: Graph, values: Values) -> EffectiveO
 
 _PRODUCTS = frozenset({"matmul", "fused_matmul", "transpose_matmul", "batch_matmul"})
 _WEIGHTS_AT: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("conv", "conv_transpose", "fused_conv", "deform_conv", "conv_integer"), (1,)),
+    **dict.fromkeys(("conv", "conv_transpose", "fused_conv", "deform_conv", "conv_integer",
+                     "nhwc_conv", "nhwc_fused_conv"), (1,)),
     **dict.fromkeys(_PRODUCTS, (0, 1)),
     **dict.fromkeys(("gemm", "fused_gemm", "matmul_integer", "matmul_integer_to_float",
                      "dynamic_quantize_matmul", "fully_connected"), (1,)),
@@ -230,7 +231,8 @@ def _halves(packed: NDArray[np.generic], rows: int) -> NDArray[np.uint8]:
 
 def _axes(op: Op, rank: int, graph: Graph) -> tuple[int, int] | None:
     """Output and input axis of a layer's weight; `None` where it has no such two."""
-    if op.kind in ("conv", "fused_conv", "deform_conv", "conv_integer", "qlinear_conv"):
+    if op.kind in ("conv", "fused_conv", "deform_conv", "conv_integer", "qlinear_conv",
+                   "nhwc_conv", "nhwc_fused_conv"):  # fmt: skip
         return 0, 1
     if op.kind == "conv_transpose":
         return 1, 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @opt.verb("compare", example="peakfold compare a.onnx b.onnx --dim batch=1 --accuracy top1.csv")
 @click.argument("models", metavar="MODEL...", nargs=-1)
 @opt.trust_option
+@opt.strict_option
 @opt.binding_options
 @opt.fold_options
 @opt.device_option

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 @click.option(
     "--formulas", is_flag=True, help="Tell totals as formulas in the dimensions nobody bound."
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 when any figure is not wholly known.")
+@click.option("--strict", is_flag=True, help="Exit with 1 when anything is doubtful.")
 @click.option("--csv", metavar="FILE", help="Write the cost table as CSV; - is stdout.")
 @click.option("--markdown", metavar="FILE", help="The same as Markdown; - is stdout.")
 @opt.json_option
@@ -245,10 +245,11 @@ def _verdict(report: InspectReport) -> int:
         return 0
     kinds = report.unsupported | report.cost.unsupported()
     named = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-    loops = ", ".join(report.cost.open_loops)
+    loops, sizes = (", ".join(n) for n in (report.cost.open_loops, report.breakdown.opaque))
     what = "; ".join(
         part for part in (f"no cost of {named}" if named else "",
-                          f"no trip count of {loops}" if loops else "") if part
+                          f"no trip count of {loops}" if loops else "",
+                          f"no size of {sizes}" if sizes else "", *report.doubts) if part
     )  # fmt: skip
     say_error(f"--strict: {what}")
     return ModelError.exit_code

@@ -168,7 +168,20 @@ trust_option = click.option(
     help="Let PyTorch's own loader read a .pt2, which runs code of the file.",
 )  # fmt: skip
 
-model_argument = stack(click.argument("model", metavar="MODEL"), trust_option)
+
+def _strict(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from peakfold.boundary import being_strict
+
+        context.with_resource(being_strict())
+
+
+strict_option = click.option(
+    "--strict", is_flag=True, expose_value=False, callback=_strict,
+    help="Refuse a model of which anything is doubtful: exit code 1.",
+)  # fmt: skip
+
+model_argument = stack(click.argument("model", metavar="MODEL"), trust_option, strict_option)
 
 binding_options = stack(
     click.option(

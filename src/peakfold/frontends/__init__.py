@@ -7,12 +7,26 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.boundary import file_size, first_line, trusted, trusting
+from peakfold.boundary import first_line, is_pointer, strict, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
+from peakfold.ops.doubts import doubts
 
 FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
+_TORCH = "a PyTorch file holds weights or code: name package.module:callable, or export a .pt2"
+_KERAS = "convert it with tf.lite.TFLiteConverter to .tflite, or with tf2onnx to .onnx"
+_MADE_FROM = {
+    ".ort": "made from an .onnx model, which is read; ONNX Runtime saves one when "
+    "optimized_model_filepath ends in .onnx",
+    ".pt": _TORCH,
+    ".pth": _TORCH,
+    ".gguf": "it holds weights without a graph: export the network with torch.onnx or torch.export",
+    ".onnxtxt": "onnx.parser.parse_model reads it, onnx.save writes an .onnx",
+    ".keras": _KERAS,
+    ".h5": _KERAS,
+    ".mlmodel": "export the network it was made from to .onnx or .pt2",
+}
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -41,7 +55,8 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
 
     Raises:
         UsageError: no such file, an unknown format, or bindings that name nothing.
-        ModelError: the file is broken, with the op or tensor at fault.
+        ModelError: the file is broken, with the op or tensor at fault; or something of it is
+            doubtful inside `boundary.being_strict`.
     """
     bindings = bindings or Bindings()
     if _CALLABLE.fullmatch(str(path)):
@@ -49,14 +64,17 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
 
         graph, bindings = load_callable(str(path), bindings)
         check_graph(graph)
-        return Loaded(graph, bindings, str(path))
+        return _certain(Loaded(graph, bindings, str(path)))
     path = Path(path)
     if path.suffix not in FORMATS:
+        known = f"known: {', '.join(FORMATS)}, package.module:callable"
         raise UsageError(
             f"unknown model format {path.suffix!r}", where=str(path),
-            hint=f"known: {', '.join(FORMATS)}, package.module:callable",
+            hint=_MADE_FROM.get(path.suffix, known),
         )  # fmt: skip
-    file_size(path)
+    if is_pointer(path):
+        raise ModelError("it is a Git LFS pointer, not the model", where=str(path),
+                         hint="git lfs pull fetches it")  # fmt: skip
     try:
         with trusting() if trust else nullcontext():
             graph, bindings = _READERS[path.suffix](path, bindings)
@@ -71,7 +89,17 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
         reason = first_line(error) if bounded else f"{type(error).__name__}: {first_line(error)}"
         hint = "" if bounded else "please report it, with the file"
         raise ModelError(f"cannot be read: {reason}", where=str(path), hint=hint) from error
-    return Loaded(graph, bindings, str(path))
+    return _certain(Loaded(graph, bindings, str(path)))
+
+
+def _certain(loaded: Loaded) -> Loaded:
+    """What was loaded, unless ``--strict`` refuses what is doubtful of it."""
+    if strict() and (found := doubts(loaded.graph)):
+        raise ModelError(
+            f"doubtful, and --strict is on: {'; '.join(found)}", where=loaded.path,
+            hint="without --strict the figures are shown with these notes",
+        )  # fmt: skip
+    return loaded
 
 
 def _load_onnx(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:

@@ -104,11 +104,25 @@ def _merge_branches(scope: Scope, name: str, results: Sequence[tuple[Scope, str]
         scope.declare(name, protos[0])
         return
     types = [dtype_and_shape(proto) for proto in protos]
+    shapes = [shape for _, shape in types if shape is not None]
+    if len({len(shape) for shape in shapes}) == 1 and len(shapes) == len(types):
+        largest = tuple(map(_larger, zip(*shapes, strict=True)))
+        if None not in largest and all(dtype == types[0][0] for dtype, _ in types):
+            scope.bound(name, types[0][0], tuple(dim for dim in largest if dim is not None))
+            return
     sizes = [body.tensor(result, Role.ACTIVATION).nbytes for body, result in results]
     scope.declare(name, tensor_type(types[0][0], None))
     known = [size for size in sizes if size is not None]
     if len(known) == len(sizes):
         scope.stated[name] = max(known)
+
+
+def _larger(dims: Sequence[Dim]) -> Dim | None:
+    """The largest of some dimensions; `None` where nobody can tell."""
+    if len(set(dims)) == 1:
+        return dims[0]
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return max(numbers) if len(numbers) == len(dims) else None
 
 
 def _inline(scope: Scope, node: NodeProto, branch: GraphProto, walk: Walk) -> None:

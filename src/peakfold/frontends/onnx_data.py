@@ -1,13 +1,17 @@
 """Stored tensors of an ONNX model: where their bytes lie, and whether they are as many as needed.
 
-External data may not leave the model's folder (ONNX IR specification, "External data"). Nothing
-but sizes is looked at here; bytes are read one tensor at a time, and only when asked for.
+External data may not leave the model's folder (ONNX IR specification, "External data"): the one
+it was named in, or the one that holds the file a link leads to, since caches of models are folders
+of links. Nothing but sizes is looked at here; bytes are read one tensor at a time, and only when
+asked for, so that data may be absent where nothing but shapes is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
+from os.path import normpath
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
-from peakfold.boundary import first_line, foreign
+from peakfold.boundary import first_line, foreign, is_pointer
 from peakfold.errors import ModelError
 from peakfold.frontends.onnx_types import dtype_of
 from peakfold.ir import MAX_RANK, DType
@@ -29,6 +33,22 @@ _FIELDS: Final[Mapping[int, str]] = {
 }  # fmt: skip
 _TYPED: Final = (*dict.fromkeys(_FIELDS.values()), "int32_data")
 _PAIRS: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+
+
+Folders = tuple[Path, ...]
+"""Where a model's external data may lie: the folder the model was named in, then that of the file
+a link leads to."""
+
+_IN_MEMORY: Final = "*/_ORT_MEM_ADDR_/*"
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A file of external data, its bytes, and what is the matter where it is not there."""
+
+    path: Path
+    size: int
+    absent: str = ""
 
 
 def stored_tensors(graph: GraphProto) -> Iterator[TensorProto]:
@@ -51,17 +71,20 @@ def _attribute_tensors(node: NodeProto) -> Iterator[TensorProto]:
             yield from stored_tensors(body)
 
 
-def check_data(graph: GraphProto, folder: Path | None) -> None:
+def check_data(graph: GraphProto, folders: Folders) -> tuple[str, ...]:
     """Compare the data of every stored tensor with what its type and shape need.
 
     Args:
         graph: the model's, or that of a function's nodes.
-        folder: of the model; external data lies in it.
+        folders: of the model; external data lies in one of them.
+
+    Returns:
+        A note for each file of data that is not there.
 
     Raises:
         ModelError: the first tensor whose data is too short or too long, or lies elsewhere.
     """
-    sizes: dict[str, int] = {}
+    files: dict[str, _Data] = {}
     for tensor in stored_tensors(graph):
         where = f"tensor {tensor.name!r}"
         if len(tensor.dims) > MAX_RANK:
@@ -70,9 +93,12 @@ def check_data(graph: GraphProto, folder: Path | None) -> None:
             if not 0 <= dim < 2**48:
                 raise ModelError(f"dimension {dim} is negative or absurd", where=where)
         if tensor.data_location == TensorProto.EXTERNAL:
-            _external(tensor, folder, sizes, where)
+            _external(tensor, folders, files, where)
         else:
             _check_inline(tensor, where)
+    return tuple(
+        f"{data.absent}: sizes are known, values are not" for data in files.values() if data.absent
+    )
 
 
 def _needed(tensor: TensorProto) -> int | None:
@@ -107,14 +133,14 @@ def _typed(tensor: TensorProto, dtype: DType, count: int, where: str) -> tuple[i
 
 
 def _external(
-    tensor: TensorProto, folder: Path | None, sizes: dict[str, int], where: str
-) -> tuple[Path, int, int]:
-    """Path, first byte and length of a tensor's external data.
+    tensor: TensorProto, folders: Folders, files: dict[str, _Data], where: str
+) -> tuple[_Data, int, int]:
+    """File, first byte and length of a tensor's external data.
 
     Args:
         tensor: the tensor.
-        folder: of the model.
-        sizes: bytes of the files that this model has named so far.
+        folders: of the model.
+        files: those that this model has named so far.
         where: the tensor, for errors.
 
     Raises:
@@ -126,10 +152,11 @@ def _external(
         raise ModelError("external data location is no path", where=where)
     if not location:
         raise ModelError("external data without a location", where=where)
-    if folder is None:
+    if not folders:
         raise ModelError("external data needs the model's folder", where=where)
-    if location not in sizes:
-        sizes[location] = _external_size(location, folder, where)
+    if location not in files:
+        files[location] = _file_of(location, folders, where)
+    data = files[location]
     start, length = (_entry(entries.get(key, "0"), where) for key in ("offset", "length"))
     needed = _needed(tensor)
     if length and needed is not None and length != needed:
@@ -138,9 +165,9 @@ def _external(
             where=where,
         )
     length = length or needed or 0
-    if start < 0 or length < 0 or start + length > sizes[location]:
+    if start < 0 or length < 0 or (not data.absent and start + length > data.size):
         raise ModelError(f"external data {location!r} is too short", where=where)
-    return folder / location, start, length
+    return data, start, length
 
 
 def _entry(written: str, where: str) -> int:
@@ -151,20 +178,29 @@ def _entry(written: str, where: str) -> int:
         raise ModelError("external data has no integer offset and length", where=where) from None
 
 
-def _external_size(location: str, folder: Path, where: str) -> int:
-    """Bytes of a file of external data, which lies inside the model's folder."""
+def _file_of(location: str, folders: Folders, where: str) -> _Data:
+    """The file of external data, which lies inside the model's folder."""
     what = f"external data {location!r}"
+    if location == _IN_MEMORY:
+        return _Data(
+            Path(location), 0, "the weights lay in a process's memory when the model was saved "
+            f"({location}), and are in no file",
+        )  # fmt: skip
     with foreign(f"{what} cannot be read", where):  # a loop of links, a name that is too long
-        root = folder.resolve()
-        path = (root / location).resolve()
-        if Path(location).is_absolute() or not path.is_relative_to(root):
+        path = (folders[0] / location).resolve()
+        roots = [folder.resolve() for folder in folders]
+        inside = any(path.is_relative_to(root) for root in roots)
+        written = normpath(roots[0] / location)
+        if not inside or Path(location).is_absolute() or not Path(written).is_relative_to(roots[0]):
             raise ModelError(f"{what} lies outside the model's folder", where=where)
         if not path.is_file():
-            raise ModelError(f"{what} is missing", where=where, hint=f"put it into {folder}")
-        return path.stat().st_size
+            return _Data(path, 0, f"{what} is missing from {folders[0]}")
+        if is_pointer(path):
+            return _Data(path, 0, f"{what} is a Git LFS pointer (git lfs pull fetches it)")
+        return _Data(path, path.stat().st_size)
 
 
-def value_of(tensor: TensorProto, folder: Path | None) -> NDArray[np.generic]:
+def value_of(tensor: TensorProto, folders: Folders) -> NDArray[np.generic]:
     """The value of a stored tensor, read from the external file if it lies there.
 
     Raises:
@@ -172,8 +208,10 @@ def value_of(tensor: TensorProto, folder: Path | None) -> NDArray[np.generic]:
     """
     where = f"tensor {tensor.name!r}"
     if tensor.data_location == TensorProto.EXTERNAL:
-        path, start, length = _external(tensor, folder, {}, where)
-        with foreign("its external data cannot be read", where), path.open("rb") as stream:
+        data, start, length = _external(tensor, folders, {}, where)
+        if data.absent:
+            raise ModelError(f"its value is needed, and {data.absent}", where=where)
+        with foreign("its external data cannot be read", where), data.path.open("rb") as stream:
             stream.seek(start)
             raw = stream.read(length)
         tensor = TensorProto(

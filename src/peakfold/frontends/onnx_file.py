@@ -1,6 +1,6 @@
 """A `.onnx` file -> a checked `ModelProto`, without reading weights it does not need.
 
-Local functions are inlined, opsets below 7 go through onnx's version converter, and external
+Local functions are inlined, nodes of opsets below 7 are rewritten as they are met, and external
 data stays on disk: its paths are checked (they may not leave the model's folder, ONNX IR
 specification "External data"), its bytes are read only for small tensors whose values decide
 shapes.
@@ -18,10 +18,11 @@ from onnx import ModelProto, TensorProto
 
 from peakfold.boundary import foreign, read_file
 from peakfold.errors import ModelError
-from peakfold.frontends.onnx_bounds import check_functions, check_names, check_versions, every_node
-from peakfold.frontends.onnx_data import check_data, value_of
-from peakfold.frontends.onnx_guard import misuse
+from peakfold.frontends.onnx_bounds import check_functions, check_names, check_versions
+from peakfold.frontends.onnx_data import Folders, check_data, value_of
+from peakfold.frontends.onnx_functions import inlined
 from peakfold.frontends.onnx_names import STANDARD
+from peakfold.frontends.onnx_saved import nchwc_block
 from peakfold.ir.check import MAX_NESTING
 
 MAX_BYTES = 2**31 - 1
@@ -33,11 +34,18 @@ OLDEST_OPSET = 7
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """A parsed model and the folder its external data may live in."""
+    """A parsed model and the folders its external data may live in.
+
+    Attributes:
+        block: channels of a block, where ONNX Runtime saved the model with blocks; else 0.
+        old: the opset that its nodes are written in where that is below `OLDEST_OPSET`; else 0.
+    """
 
     model: ModelProto
-    folder: Path | None
+    folders: Folders
     notes: tuple[str, ...] = ()
+    block: int = 0
+    old: int = 0
 
     def opset(self, domain: str = "") -> int:
         """The imported version of a domain; 1 when it is not imported."""
@@ -52,7 +60,7 @@ class OnnxFile:
         Raises:
             ModelError: the stored bytes do not fit the tensor's type and shape.
         """
-        return value_of(tensor, self.folder)
+        return value_of(tensor, self.folders)
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -67,51 +75,52 @@ def read_onnx(path: Path) -> OnnxFile:
     hint = f"re-export or copy it again; bodies may nest {MAX_NESTING} deep"
     with foreign("not an ONNX model, or truncated", str(path), hint):
         model.ParseFromString(data)
-    return normalise(model, path.parent, str(path))
+    return normalise(model, (path.parent, path.resolve().parent), str(path))
 
 
-def normalise(model: ModelProto, folder: Path | None = None, where: str = "model") -> OnnxFile:
-    """Check a parsed model, inline its functions and lift old opsets.
+def normalise(model: ModelProto, folders: Folders = (), where: str = "model") -> OnnxFile:
+    """Check a parsed model and inline its functions.
 
     Raises:
         ModelError: what is wrong with the model.
     """
     graph = model.graph
-    if not model.ir_version or not (graph.node or graph.output):
+    if not (graph.node or graph.output):
         raise ModelError("not an ONNX model: it holds no graph", where=where)
+    if not model.ir_version:
+        raise ModelError("it has no ir_version", where=where, hint="set it, or export it again")
     check_versions(model, where)
     check_names(graph, where)
-    check_data(graph, folder)
-    notes: list[str] = []
-    file = OnnxFile(model, folder)
+    notes = [*check_data(graph, folders)]
+    file = OnnxFile(model, folders)
     if model.functions:
         check_functions(model, where)
-        model = _inlined(model, where)
+        model, left = inlined(model, where)
         check_names(model.graph, where)
-        check_data(model.graph, folder)  # what the functions store, too
+        notes = [*check_data(model.graph, folders), *left]  # what the functions store, too
+    old = 0
     uses_standard = any(node.domain in STANDARD for node in graph.node)
     if uses_standard and file.opset() < OLDEST_OPSET:
-        model = _lifted(model, file.opset(), where)
-        notes.append(f"opset {file.opset()} was converted to {OLDEST_OPSET}")
+        old = file.opset()
+        model = _lifted(model)
+        notes.append(f"opset {old} was converted to {OLDEST_OPSET}, node by node")
     newest = onnx.defs.onnx_opset_version()
     if file.opset() > newest:
         notes.append(f"opset {file.opset()} is newer than onnx {onnx.__version__} ({newest})")
-    return OnnxFile(model, folder, tuple(notes))
+    block = nchwc_block(model)
+    if block:
+        notes.append(
+            f"ONNX Runtime saved it for one processor: channels are padded to blocks of {block}, "
+            "and counted so"
+        )
+    return OnnxFile(model, folders, tuple(notes), block, old)
 
 
-def _inlined(model: ModelProto, where: str) -> ModelProto:
-    from onnx import inliner
-
-    with foreign("its functions cannot be inlined", where):
-        return inliner.inline_local_functions(model)
-
-
-def _lifted(model: ModelProto, opset: int, where: str) -> ModelProto:
-    from onnx import version_converter
-
-    what = f"opset {opset} cannot be converted to {OLDEST_OPSET}"
-    for node in every_node(model.graph.node):  # the converter infers shapes, unasked
-        if node.domain in STANDARD and (reason := misuse(node, ())):
-            raise ModelError(f"{what}: op {node.name!r} ({node.op_type}): {reason}", where=where)
-    with foreign(what, where, "export the model again with opset 7 or newer"):
-        return version_converter.convert_version(model, OLDEST_OPSET)
+def _lifted(model: ModelProto) -> ModelProto:
+    """The model as one of the oldest opset that is read; its nodes follow (`onnx_old`)."""
+    found = ModelProto()
+    found.CopyFrom(model)
+    for entry in found.opset_import:
+        if entry.domain in STANDARD:
+            entry.version = OLDEST_OPSET
+    return found

@@ -15,8 +15,9 @@ from peakfold.errors import ModelError, UsageError
 from peakfold.frontends import onnx_control
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_bounds import every_node
+from peakfold.frontends.onnx_dims import apart, derived_dims, named, symbols
 from peakfold.frontends.onnx_file import OnnxFile
-from peakfold.frontends.onnx_infer import declare_outputs
+from peakfold.frontends.onnx_infer import compare, declare_outputs
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import (
     attributes,
@@ -27,6 +28,7 @@ from peakfold.frontends.onnx_nodes import (
     sorted_nodes,
     where,
 )
+from peakfold.frontends.onnx_old import modern
 from peakfold.frontends.onnx_scope import RANDOM_STATE, Scope
 from peakfold.frontends.onnx_values import Value
 from peakfold.ir import AttrValue, Graph, Op, Role
@@ -48,46 +50,51 @@ def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     proto = file.model.graph
     scope = Scope(file, proto, [bindings], list(file.notes), set())
     scope.visits[0] += 60 * sum(1 for _ in every_node(proto.node))
-    symbols: set[str] = set()
-    for info in proto.input:
-        # Up to IR version 3 every initializer is listed as an input too.
-        if info.name not in scope.static:
-            scope.inputs.append(info.name)
-            named = _named_dims(info.name, info.type)
-            symbols.update(dim.dim_param for dim in named.tensor_type.shape.dim)
-            scope.declare(info.name, named)
-    for name in scope.inputs:  # a shape given for a later input may bind a symbol of an earlier
-        scope.declare(name, scope.types[name])
-    _check_dims(bindings, symbols - {""})
+    _inputs(scope, bindings)
     walk(scope)
     unknown = sorted(set(bindings.shapes) - scope.seen)
     if unknown:
         raise UsageError(f"--shape names no tensor of the model: {unknown[0]!r}")
-    if scope.differ:
-        scope.notes.append(
-            f"{len(scope.differ)} tensors have another shape in the file than their ops make, "
-            f"first {scope.differ[0]!r}; what the ops make is used"
-        )
     return scope.close(proto.name or "onnx"), scope.bindings[0]
 
 
-def _named_dims(name: str, kind: TypeProto) -> TypeProto:
-    """The type with a symbol for every dimension that has neither a number nor a name."""
-    if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
-        return kind
-    named = TypeProto()
-    named.CopyFrom(kind)
-    for at, dim in enumerate(named.tensor_type.shape.dim):
-        if dim.WhichOneof("value") is None or (not dim.dim_param and not dim.HasField("dim_value")):
-            dim.dim_param = f"{name}.{at}"
-        elif dim.HasField("dim_value") and dim.dim_value < 0:
-            raise ModelError(f"dimension {at} is {dim.dim_value}", where=f"input {name!r}")
-    return named
+def _inputs(scope: Scope, bindings: Bindings) -> None:
+    """Declare the inputs, with the numbers that the user's options give their dimensions.
+
+    Raises:
+        UsageError: an option names nothing, or contradicts the model.
+    """
+    types: dict[str, TypeProto] = {}
+    for info in scope.proto.input:
+        # Up to IR version 3 every initializer is listed as an input too.
+        if info.name not in scope.static:
+            types[info.name] = named(info.name, info.type, given=info.name in bindings.shapes)
+    known = {symbol for kind in types.values() for symbol in symbols(kind)}
+    scope.inputs += types
+    scope.notes += apart(types, bindings)
+    known |= {symbol for kind in types.values() for symbol in symbols(kind)}
+    _check_dims(bindings, known - {""})
+    for _ in range(2):  # a shape given for a later input may bind a symbol of an earlier
+        for name, kind in types.items():
+            scope.declare(name, kind)
+    more, wrong = derived_dims(types, scope.bindings[0])
+    scope.doubts |= wrong
+    if more:
+        scope.bindings[0] = scope.bindings[0].with_dims(more)
+        for name, kind in types.items():
+            scope.declare(name, kind)
+    for name in types:
+        shape = scope.type_of(name)[1]
+        if shape and shape[0] == 0 and name not in bindings.shapes:
+            scope.doubts[name] = (
+                f"input {name!r}: its leading dimension is 0, so nothing is computed; "
+                f"--shape {name}= gives it a size"
+            )
 
 
-def _check_dims(bindings: Bindings, symbols: set[str]) -> None:
-    for name in sorted(set(bindings.dims) - symbols):
-        listed = ", ".join(sorted(symbols)) or "none"
+def _check_dims(bindings: Bindings, known: set[str]) -> None:
+    for name in sorted(set(bindings.dims) - known):
+        listed = ", ".join(sorted(known)) or "none"
         raise UsageError(
             f"--dim: no dimension of the model is called {name!r}", hint=f"its symbols: {listed}"
         )
@@ -104,7 +111,10 @@ def walk(scope: Scope) -> None:
     if scope.visits[0] < 0:
         raise ModelError("its loops nest so that their bodies would be walked too often")
     for node in sorted_nodes(scope.proto.node):
-        _add_node(scope, node, declared)
+        old = scope.file.old and node.domain in STANDARD
+        for part in modern(scope, node) if old else (node,):
+            _add_node(scope, part, declared)
+    compare(scope, declared)
 
 
 def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) -> None:
@@ -114,12 +124,17 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
         scope.store(outputs[0], constant_tensor(node), Role.CONSTANT)
         return
     if node.domain in STANDARD and onnx_control.add_control(scope, node, declared, walk):
+        reads = {*inputs, *(n for body in bodies(node).values() for n in captured(body))}
+        if not scope.bounded.isdisjoint(reads):
+            scope.bounded.update(filter(None, outputs))
         return
     kind = onnx_kind(node.op_type, node.domain)
     data = _known_inputs(scope, inputs, kind)
     attrs = attributes(node) | _value_attrs(inputs, kind, data)
     if kind == "dropout" and scope.file.opset() < 10:
         attrs["mask_dtype"] = scope.type_of(inputs[0])[0].name
+    if kind == "nchwc_reorder_input" and scope.file.block:
+        attrs["nchwc_block"] = scope.file.block
     op = Op(node.name or first(outputs), kind, inputs, outputs, attrs)
     if inside := bodies(node):
         # No rule for this body: its captures are operands, what it needs inside is unknown.
@@ -135,9 +150,20 @@ def _add_node(scope: Scope, node: NodeProto, declared: onnx_control.Declared) ->
     if kind in _RANDOM and "seed" not in attrs:
         op = replace(op, reads=(RANDOM_STATE,), writes=(RANDOM_STATE,))
     declare_outputs(scope, node, op, data, declared)
+    _remember_maker(scope, node, op)
+    scope.add(op)
+
+
+def _remember_maker(scope: Scope, node: NodeProto, op: Op) -> None:
+    """Note what made the results, and which of them are no larger than is said."""
+    if scope.bounded and not scope.bounded.isdisjoint(op.operands):
+        scope.bounded.update(op.results)
     for name in op.results:
         scope.values.made_by[name] = node
-    scope.add(op)
+        if name in scope.bounded and (value := scope.values.get(name)) is not None:
+            scope.settle(name, scope.type_of(name)[0], value.shape)  # all of it is known, after all
+            scope.bounded.discard(name)
+            scope.doubts.pop(name, None)
 
 
 def _check_names(

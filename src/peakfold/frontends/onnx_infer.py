@@ -10,6 +10,8 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from peakfold.errors import ModelError
+from peakfold.frontends.onnx_at_most import NOT_MONOTONE, at_most
+from peakfold.frontends.onnx_dims import derived
 from peakfold.frontends.onnx_guard import misuse
 from peakfold.frontends.onnx_names import STANDARD, onnx_kind
 from peakfold.frontends.onnx_nodes import where
@@ -21,8 +23,13 @@ from peakfold.frontends.onnx_types import (
     tensor_type,
 )
 from peakfold.frontends.onnx_values import MAX_ELEMENTS, Value
-from peakfold.ir import OPAQUE, Op, Role, Tensor, compatible, element_count
+from peakfold.ir import OPAQUE, DType, Op, Role, Shape, Tensor, compatible, element_count
 from peakfold.ops import VALUE_INPUTS, Context, lookup
+
+_ROUNDED = frozenset({"resize", "upsample"})
+"""Kinds whose results have a size that is a product of floating-point numbers, rounded down."""
+_OURS = frozenset({"stft"})
+"""Kinds of which onnx's rule is wrong: it takes ``onesided``, where it is left out, for 0."""
 
 
 def declare_outputs(
@@ -49,29 +56,99 @@ def declare_outputs(
             say better. What the file declares is then no better than the file.
         UsageError: the user's shape contradicts the model.
     """
-    key = _signature(scope, node, op, data)
+    behind = bool(scope.bounded) and not scope.bounded.isdisjoint(op.operands)
+    key = None if behind else _signature(scope, node, op, data)
     told = None if key is None else scope.inferred.get(key)
     if told is not None:
         for name, (dtype, shape) in zip(op.results, told, strict=True):
             scope.settle(name, dtype, shape)
-        _compare(scope, op, declared)
         return
     found, failure, certain = _onnx_rule(scope, node, data)
-    if key is not None and not failure:
+    if op.kind in _ROUNDED and _rounded(scope, op, found, declared):
+        key = None  # what the file declares of this node says nothing of the next
+    if op.kind in _OURS:
+        found |= {n: t for n, t in _registry_rule(scope, op).items() if is_complete(t)}
+    if behind and (failure or op.kind in NOT_MONOTONE):
+        found, failure, certain = {}, "", False  # sizes that are bounds need not fit each other
+    elif key is not None and not failure:
         _remember(scope, key, [found.get(name) for name in op.results])
     trusted = {} if certain else declared
     for name, proto in _best(scope, op, found, failure, trusted, where(node)).items():
         scope.declare(name, proto)
-    _compare(scope, op, declared)
+    _bound_rest(scope, op)
 
 
-def _compare(scope: Scope, op: Op, declared: Mapping[str, ValueInfoProto]) -> None:
-    """Remember results that the file declares in another shape."""
+def _bound_rest(scope: Scope, op: Op) -> None:
+    """Give results of unknown shape the largest that they can have."""
+    shapes = [scope.type_of(name)[1] for name in op.results]
+    if all(shape is not None and element_count(shape) is not None for shape in shapes):
+        return
+    for name, (dtype, shape) in at_most(scope, op).items():
+        known = scope.type_of(name)[1]
+        if known is None or any(isinstance(dim, str) for dim in known):
+            scope.bound(name, dtype, shape)
+
+
+def _rounded(
+    scope: Scope,
+    op: Op,
+    found: dict[str, TypeProto | None],
+    declared: Mapping[str, ValueInfoProto],
+) -> bool:
+    """Decide on a size that is a rounded product: onnx multiplies in double, runtimes in float.
+
+    The file's own declaration decides where it agrees with onnx's rule, else the runtimes' rule
+    does.
+
+    Returns:
+        Whether the two differ.
+    """
+    own = _registry_rule(scope, op)
     for name in op.results:
-        if name in declared:
-            shape, stated = scope.type_of(name)[1], dtype_and_shape(declared[name].type)[1]
-            if shape is not None and stated is not None and not compatible(shape, stated):
-                scope.differ.append(name)
+        theirs, ours = dtype_and_shape(found.get(name))[1], dtype_and_shape(own.get(name))[1]
+        if theirs is None or ours is None or compatible(theirs, ours):
+            continue
+        stated = dtype_and_shape(declared[name].type)[1] if name in declared else None
+        if stated != theirs:
+            found[name] = own[name]
+        scope.notes.append(
+            f"tensor {name!r}: its size is {_shown(ours)} in single precision, as runtimes "
+            f"multiply, and {_shown(theirs)} in double; "
+            + (f"the file declares {_shown(stated)}" if stated else "the first is taken")
+        )
+        return True
+    return False
+
+
+def _shown(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def compare(scope: Scope, declared: Mapping[str, ValueInfoProto]) -> None:
+    """Hold what the file declares of its tensors against what their ops make."""
+    given, dims = scope.bindings[0].shapes, scope.bindings[0].dims
+    for name, info in declared.items():
+        if name in given or not scope.defines(name):
+            continue
+        (dtype, shape), (word, stated) = scope.type_of(name), dtype_and_shape(info.type)
+        other = dtype != word and OPAQUE not in (dtype, word)
+        if shape is not None and stated is not None:
+            stated = tuple(
+                number
+                if isinstance(dim, str) and (number := derived(dim, dims)) is not None
+                else dim
+                for dim in stated
+            )
+            other = other or not compatible(shape, stated)
+        if other:
+            scope.doubts[name] = (
+                f"tensor {name!r}: the file declares {_typed(word, stated)}, its op makes "
+                f"{_typed(dtype, shape)}; the latter is used"
+            )
+
+
+def _typed(dtype: DType, shape: Shape | None) -> str:
+    return f"{dtype.name}{'?' if shape is None else _shown(shape)}"
 
 
 def _signature(
@@ -85,12 +162,19 @@ def _signature(
         return None
     return (
         node.op_type, node.domain,
-        tuple(None if kind is None else (kind[0].name, kind[1]) for kind in types),
+        tuple(None if kind is None else (kind[0].name, _seen(scope, name, kind[1]))
+              for name, kind in zip(op.inputs, types, strict=True)),
         tuple(name != "" for name in op.outputs),
         tuple(item.SerializeToString() for item in node.attribute),
         tuple((op.inputs.index(name), v.dtype.str, v.shape, v.tobytes())
               for name, v in data.items()),
     )  # fmt: skip
+
+
+def _seen(scope: Scope, name: str, shape: Shape | None) -> Shape | bytes | None:
+    """A shape; where one is not known whole, what onnx's rule sees of it."""
+    proto = scope.proto_of(name) if shape is None else None
+    return shape if proto is None else proto.SerializeToString()
 
 
 def _remember(scope: Scope, key: Signature, found: Sequence[TypeProto | None]) -> None:
@@ -116,8 +200,10 @@ def _best(
             found[name] = _better(found.get(name), proto)
     for name in names:
         if name in declared and not is_complete(found.get(name)):
-            found[name] = _better(found.get(name), declared[name].type)
-            scope.values.declared.add(name)
+            own, stated = found.get(name), declared[name].type
+            found[name] = _better(own, stated)
+            if found[name] is stated:
+                scope.values.declared.add(name)
     if failure and not all(is_complete(found.get(name)) for name in names):
         raise ModelError(f"its shapes do not fit: {failure}", where=place)
     return {name: found.get(name) for name in names}
@@ -145,6 +231,8 @@ def _onnx_rule(
     inputs = {name: scope.proto_of(name) for name in node.input if name}
     if any(proto is None or _untyped(proto) for proto in inputs.values()):
         return {}, "", False
+    if node.op_type == "Identity" and not domain and len(node.input) == len(node.output) == 1:
+        return {node.output[0]: inputs.get(node.input[0])}, "", False  # whatever the type is
     if _absurd_shape_input(scope, node):
         return {}, "an input that lists dimensions or axes has too many elements", True
     try:

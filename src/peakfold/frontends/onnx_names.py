@@ -2,7 +2,8 @@
 
 A kind is the snake_case form of the ONNX name. Operators of a domain that the registry does
 not describe keep their domain in the kind, so that a custom ``Conv`` is never mistaken for the
-standard one: it then meets the registry's conservative row.
+standard one: it then meets the registry's conservative row. The same holds for an operator of
+com.microsoft that has a standard one's name, unless its attributes are known to be the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from peakfold.ops import CONTRIB_KINDS, lookup
+
 STANDARD: Final = ("", "ai.onnx")
 """Both spellings of the standard domain."""
 
@@ -20,6 +23,7 @@ STANDARD: Final = ("", "ai.onnx")
 _WORDS: Final = (
     ("MatMul", "Matmul"),
     ("IsNaN", "IsNan"),
+    ("SiLU", "Silu"),
     ("SwiGLU", "Swiglu"),
     ("MoE", "Moe"),
 )
@@ -35,10 +39,17 @@ _CLASHES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+# Contrib operators whose row is a standard one's, or reads the attribute they have beyond it.
+_SHARED: Final = frozenset(
+    {"dequantize_linear", "gather_nd", "gelu", "grid_sample", "pad", "qlinear_conv",
+     "quantize_linear", "quick_gelu", "range", "swiglu", "trilu"}
+)  # fmt: skip
+
 _PLAIN_DOMAINS: Final = frozenset(
     {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"}
 )
 _CONTRIB: Final = "com.microsoft"
+_BLOCKED: Final = "com.microsoft.nchwc"
 
 _AFTER_LOWER: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 # Three capitals and a small letter: the last capital opens a word (RMSNormalization), while
@@ -61,10 +72,17 @@ def onnx_kind(name: str, domain: str = "") -> str:
         ['qlinear_matmul', 'matmul_nbits', 'gather_nd', 'col2im']
         >>> onnx_kind("Conv", "com.example"), onnx_kind("Attention", "com.microsoft")
         ('com.example::conv', 'ms_attention')
+        >>> onnx_kind("Conv", "com.microsoft"), onnx_kind("Conv", "com.microsoft.nchwc")
+        ('com.microsoft::conv', 'nchwc_conv')
     """
     if domain == _CONTRIB and name in _CLASHES:
         return _CLASHES[name]
     for written, words in _WORDS:
         name = name.replace(written, words)
     snake = _AFTER_LOWER.sub("_", _AFTER_ACRONYM.sub("_", name)).lower()
-    return snake if domain in _PLAIN_DOMAINS or domain == _CONTRIB else f"{domain}::{snake}"
+    if domain == _BLOCKED and f"nchwc_{snake}" in CONTRIB_KINDS:
+        return f"nchwc_{snake}"
+    own = snake in CONTRIB_KINDS or snake in _SHARED or not lookup(snake).known
+    if domain in _PLAIN_DOMAINS or (domain == _CONTRIB and own):
+        return snake
+    return f"{domain}::{snake}"

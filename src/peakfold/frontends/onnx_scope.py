@@ -12,10 +12,11 @@ from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile
 from peakfold.frontends.onnx_names import onnx_kind
-from peakfold.frontends.onnx_types import dtype_and_shape, dtype_of, tensor_type
+from peakfold.frontends.onnx_types import bound_type, dtype_and_shape, dtype_of, tensor_type
 from peakfold.frontends.onnx_values import SHAPE_ARITHMETIC, Values
 from peakfold.ir import DTYPES, MAX_RANK, OPAQUE, DType, Graph, Op, Role, Shape, Tensor
 from peakfold.ops import lookup
+from peakfold.ops.doubts import listed
 
 Parsed = tuple[DType, Shape | None]
 Signature = tuple[Hashable, ...]
@@ -42,7 +43,8 @@ class Scope:
         stated: bytes of tensors that no one shape describes (If branches that differ).
         static: roles of tensors that no op makes.
         visits: one cell: how many more nodes may be walked, bodies again and again, shared.
-        differ: tensors that the file declares in another shape than their ops make, shared.
+        doubts: where the file contradicts itself, and sizes that are only bounds, by tensor.
+        bounded: tensors whose shape is only an upper bound, and what is made of them, shared.
         names: what an inlined branch calls a tensor -> what it is called here.
     """
 
@@ -60,13 +62,16 @@ class Scope:
     inputs: list[str] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
-    differ: list[str] = field(default_factory=list)
+    doubts: dict[str, str] = field(default_factory=dict)
+    bounded: set[str] = field(default_factory=set)
     visits: list[int] = field(default_factory=lambda: [MAX_VISITS])
     values: Values = field(init=False)
 
     def __post_init__(self) -> None:
         parent = None if self.outer is None else self.outer.values
-        self.values = Values(self.file, self.type_of, _foldable, _shape_only, parent)
+        self.values = Values(
+            self.file, self.type_of, _foldable, _shape_only, self.bounded, parent
+        )  # fmt: skip
         for tensor in self.proto.initializer:
             self.store(tensor.name, tensor, Role.PARAMETER)
         for sparse in self.proto.sparse_initializer:
@@ -76,7 +81,7 @@ class Scope:
         """A scope inside this one."""
         return Scope(
             self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred,
-            differ=self.differ, visits=self.visits,
+            bounded=self.bounded, visits=self.visits,
         )  # fmt: skip
 
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
@@ -132,6 +137,8 @@ class Scope:
             self.parsed[name] = OPAQUE, None
             return
         self.settle(name, *dtype_and_shape(proto))
+        if proto is not None and self.parsed[name][1] is None:
+            self.types[name] = bound_type(proto, self.bindings[0].dims)  # its rank, at least
 
     def settle(self, name: str, dtype: DType, shape: Shape | None) -> None:
         """Set the type of a value that is a tensor, or of which nothing is known.
@@ -150,6 +157,14 @@ class Scope:
             dtype = given.dtype
         self._set(name, dtype, merged)
 
+    def bound(self, name: str, dtype: DType, shape: Shape) -> None:
+        """Set the largest shape that a tensor can have, and say so."""
+        self.settle(name, dtype, shape)
+        if name not in self.bindings[0].shapes:
+            self.bounded.add(name)
+            listed_ = ", ".join(map(str, shape))
+            self.doubts[name] = f"tensor {name!r}: at most {dtype}[{listed_}]; the run decides"
+
     def add(self, op: Op) -> None:
         """Append a finished op."""
         self.ops.append(op)
@@ -160,8 +175,9 @@ class Scope:
         dtype, shape = self.type_of(name)
         proto = self.proto_of(name) if dtype.bits is None else None
         if proto is not None and proto.WhichOneof("value") is not None:
-            opaque = proto.WhichOneof("value") != "tensor_type" or dtype.name == "string"
-            # An empty shape marks a value that is opaque by type, not one with a missing shape.
+            # An empty shape marks a value that is opaque by type, not one with a missing shape;
+            # a string is opaque whatever its shape, and the next op reads that.
+            opaque = proto.WhichOneof("value") != "tensor_type"
             shape = () if opaque and shape is None else shape
         return Tensor(name, dtype, shape, role, self.stated.get(name))
 
@@ -183,10 +199,13 @@ class Scope:
             tensors.append(Tensor(RANDOM_STATE, DTYPES["uint8"], (0,), Role.STATE))
         tensors += [self.tensor(n, Role.ACTIVATION) for n in self.made]
         outputs = tuple(info.name for info in self.proto.output)
-        notes = tuple(dict.fromkeys(self.notes)) if self.outer is None else ()
+        if self.outer is not None:
+            self.outer.doubts |= self.doubts
+        doubts = () if self.outer is not None else listed(self.doubts.values())
+        notes = () if self.outer is not None else tuple(dict.fromkeys((*self.notes, *doubts)))
         return Graph(
             name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
-            notes,
+            notes, doubts,
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -58,6 +59,8 @@ def tensor_type(dtype: DType, shape: Shape | None) -> TypeProto:
 def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     """Element type and shape; `None` for a shape with a dimension that has no name or number.
 
+    A number below 0 is none: exporters write -1 where a dimension is open.
+
     Sequences, maps, optionals and sparse tensors are opaque: no graph states their size.
     """
     if proto is None or proto.WhichOneof("value") != "tensor_type":
@@ -69,13 +72,25 @@ def dtype_and_shape(proto: TypeProto | None) -> tuple[DType, Shape | None]:
     dims: list[Dim] = []
     for entry in tensor.shape.dim:
         which = entry.WhichOneof("value")
-        if which == "dim_value":
+        if which == "dim_value" and entry.dim_value >= 0:
             dims.append(entry.dim_value)
         elif which == "dim_param" and entry.dim_param:
             dims.append(entry.dim_param)
         else:
             return dtype, None
     return dtype, tuple(dims)
+
+
+def bound_type(proto: TypeProto, dims: Mapping[str, int]) -> TypeProto:
+    """A tensor type whose shape is known in part, with numbers for its symbols."""
+    found = TypeProto()
+    found.CopyFrom(proto)
+    for entry in found.tensor_type.shape.dim:
+        if entry.dim_param in dims:
+            entry.dim_value = dims[entry.dim_param]
+        elif entry.WhichOneof("value") == "dim_value" and entry.dim_value < 0:
+            entry.Clear()
+    return found
 
 
 def is_complete(proto: TypeProto | None) -> bool:
@@ -85,8 +100,8 @@ def is_complete(proto: TypeProto | None) -> bool:
     if proto.WhichOneof("value") != "tensor_type":
         return proto.WhichOneof("value") is not None
     dtype, shape = dtype_and_shape(proto)
-    if dtype.bits is None:
-        return proto.tensor_type.elem_type == TensorProto.STRING
+    if dtype.bits is None and proto.tensor_type.elem_type != TensorProto.STRING:
+        return False
     return shape is not None and all(isinstance(dim, int) for dim in shape)
 
 

@@ -50,12 +50,14 @@ class Values:
         foldable: whether the op of a node may be evaluated.
         declared: tensors whose shape the file only claims; nobody knows how large they get.
         shape_only: whether the op of a node needs only its inputs' shapes.
+        bounded: tensors whose shape may be smaller in a run.
     """
 
     file: OnnxFile
     type_of: Callable[[str], tuple[DType, Shape | None]]
     foldable: Callable[[NodeProto], bool]
     shape_only: Callable[[NodeProto], bool]
+    bounded: set[str]
     outer: Values | None = None
     stored: dict[str, TensorProto] = field(default_factory=dict)
     made_by: dict[str, NodeProto] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Values:
         if not self.shape_only(node):
             return self.get(name, depth + 1)
         _, shape = self.type_of(name)
-        if shape is None or element_count(shape) is None:
+        if shape is None or element_count(shape) is None or name in self.bounded:
             return None
         # Only the shape is read, so a zero-stride stand-in of any size costs no memory.
         try:

@@ -17,6 +17,7 @@ from peakfold.frontends.tflite_file import TfliteFile
 from peakfold.frontends.tflite_names import names_of_model
 from peakfold.frontends.tflite_scope import Model, Scope, open_shape
 from peakfold.ir import Graph
+from peakfold.ops.doubts import listed
 
 
 def build_graph(file: TfliteFile, bindings: Bindings) -> tuple[Graph, Bindings]:
@@ -29,8 +30,9 @@ def build_graph(file: TfliteFile, bindings: Bindings) -> tuple[Graph, Bindings]:
     model = Model(file, names_of_model(file), bindings, Bodies())
     _check_bindings(model)
     graph = Scope(model, 0, None).build()
-    notes = (*file.notes, *_summaries(model), *dict.fromkeys(model.notes))
-    return replace(graph, notes=notes), model.bindings
+    doubts = listed(model.differ.values())
+    notes = (*file.notes, *doubts, *_summaries(model), *dict.fromkeys(model.notes))
+    return replace(graph, notes=notes, doubts=doubts), model.bindings
 
 
 def _check_bindings(model: Model) -> None:
@@ -64,11 +66,6 @@ def _check_bindings(model: Model) -> None:
 
 
 def _summaries(model: Model) -> Iterable[str]:
-    if model.differ:
-        yield (
-            f"{len(model.differ)} tensors have another shape in the file than their ops make, "
-            f"first {model.differ[0]!r}; the file's is used"
-        )
     reached = {number for number, _ in model.bodies.built} | {0}
     left = len(model.file.subgraphs) - len(reached)
     if left:

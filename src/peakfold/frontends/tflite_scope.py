@@ -31,7 +31,7 @@ class Model:
         bindings: the user's numbers; grows by the symbols that given shapes bind.
         bodies: graphs of subgraphs that were asked for.
         owner: buffer -> the first constant that has it.
-        differ: tensors whose shape in the file is not the one that their op makes.
+        differ: by tensor, how its shape in the file is not the one that its op makes.
     """
 
     file: TfliteFile
@@ -40,7 +40,7 @@ class Model:
     bodies: Bodies
     notes: list[str] = field(default_factory=list)
     owner: dict[int, str] = field(default_factory=dict)
-    differ: list[str] = field(default_factory=list)
+    differ: dict[str, str] = field(default_factory=dict)
 
     @property
     def rebound(self) -> bool:
@@ -283,7 +283,10 @@ class Scope:
         if self.model.rebound or is_open or tensor.shape is None:
             return ruled
         if ruled != tensor.shape:
-            self.model.differ.append(tensor.name)
+            self.model.differ[tensor.name] = (
+                f"tensor {tensor.name!r}: the file declares {list(tensor.shape)}, its op makes "
+                f"{list(ruled)}; the file's is used"
+            )
         return tensor.shape
 
     def _evaluate(self, op: Op, stored: StoredOp, known: dict[str, Tensor]) -> None:

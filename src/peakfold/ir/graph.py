@@ -181,6 +181,8 @@ class Graph:
         inputs, outputs: names, in signature order.
         source: format the graph came from (``onnx``, ``pf``), for reports.
         notes: what the front end could not understand, one line each: shown in every report.
+        doubts: those of the notes that figures rest on: where the file contradicts itself, or a
+            size is only known to be at most so large. Nothing is called proven beside them.
     """
 
     name: str
@@ -190,6 +192,7 @@ class Graph:
     outputs: tuple[str, ...]
     source: str = ""
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Tensor]:

@@ -19,6 +19,9 @@ from peakfold.ops import (
     attention,
     contrib,
     contrib_attention,
+    contrib_layouts,
+    contrib_others,
+    contrib_states,
     control,
     convolution,
     elementwise,
@@ -50,6 +53,7 @@ from peakfold.ops.tflite_overlap import OVERLAPS
 from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS, held_weights
 
 __all__ = [
+    "CONTRIB_KINDS",
     "KINDS",
     "NOT_WEIGHTS",
     "REGISTRY",
@@ -88,6 +92,9 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
     attention.ROWS,
     contrib.ROWS,
     contrib_attention.ROWS,
+    contrib_layouts.ROWS,
+    contrib_others.ROWS,
+    contrib_states.ROWS,
     control.ROWS,
     convolution.ROWS,
     elementwise.ROWS,
@@ -116,6 +123,13 @@ REGISTRY: Final[Mapping[str, OpSpec]] = _gathered(
 
 KINDS: Final[tuple[str, ...]] = tuple(sorted(REGISTRY))
 """Every op kind that has a row, sorted."""
+
+CONTRIB_KINDS: Final[frozenset[str]] = frozenset(
+    row.kind
+    for table in (contrib, contrib_attention, contrib_layouts, contrib_others, contrib_states)
+    for row in table.ROWS
+)
+"""Kinds that ONNX Runtime's own operator sets define."""
 
 
 def register(

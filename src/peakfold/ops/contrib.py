@@ -9,13 +9,14 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from peakfold.ir.types import DTYPES, Dim, Shape
-from peakfold.ops.convolution import bias_at, conv_engine, conv_macs, conv_rule, windows
+from peakfold.ir.types import DTYPES, Shape
+from peakfold.ops.convolution import bias_at, conv_engine, conv_macs, conv_rule
 from peakfold.ops.matmul import gemm_shape, matmul_macs, matmul_rule, matmul_shape
 from peakfold.ops.reduce import reduced
 from peakfold.ops.rules import (
     BOOL,
     FLOAT,
+    INT64,
     Types,
     axis_of,
     broadcast,
@@ -39,16 +40,14 @@ from peakfold.ops.values import (
     dtype,
     given,
     integer,
-    ints,
-    needed,
     produced,
     sizes,
 )
 
 
 @count
-def _fused_conv_other(ctx: Context) -> int:
-    # Bias, the added tensor and the activation, each one operation per output element.
+def fused_conv_other(ctx: Context) -> int:
+    """Bias, the added tensor and the activation, each one operation per output element."""
     extras = given(ctx, 2) + given(ctx, 3) + ("activation" in ctx.op.attrs)
     return extras * prod(produced(ctx))
 
@@ -71,15 +70,17 @@ def _gemm_macs(left: int, right: int) -> CountRule:
     return count(lambda ctx: prod(number(dim) for dim in gemm_shape(ctx, left, right)))
 
 
-def _swapped(shape: Shape, flag: int) -> Shape:
-    return (*shape[:-2], shape[-1], shape[-2]) if flag and len(shape) > 1 else shape
+def _swapped(ctx: Context, at: int, side: str) -> Shape:
+    """An operand as it is multiplied: its first axis behind the batch, then rows and columns."""
+    shape = dims(ctx, at)
+    if integer(ctx, f"transBatch{side}", 0) and len(shape) > 1:
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    flag = integer(ctx, f"trans{side}", 0) and len(shape) > 1
+    return (*shape[:-2], shape[-1], shape[-2]) if flag else shape
 
 
 def _fused_matmul_shapes(ctx: Context) -> tuple[Shape, Shape]:
-    if integer(ctx, "transBatchA", 0) or integer(ctx, "transBatchB", 0):
-        raise CannotTell
-    left = _swapped(dims(ctx, 0), integer(ctx, "transA", 0))
-    return left, _swapped(dims(ctx, 1), integer(ctx, "transB", 0))
+    return _swapped(ctx, 0, "A"), _swapped(ctx, 1, "B")
 
 
 @tells
@@ -177,34 +178,6 @@ def _qlinear_where(ctx: Context) -> Types:
     return ((dtype(ctx, 1), broadcast(dims(ctx, 0), dims(ctx, 1), dims(ctx, 4))),)
 
 
-def _spatial(ctx: Context) -> tuple[Shape, bool]:
-    """Dimensions with channels first, and whether they were last."""
-    shape, last = dims(ctx), bool(integer(ctx, "channels_last", 0))
-    return ((shape[0], shape[-1], *shape[1:-1]) if last else shape), last
-
-
-def _arranged(batch: Dim, channels: Dim, spatial: Shape, last: bool) -> Shape:
-    return (batch, *spatial, channels) if last else (batch, channels, *spatial)
-
-
-@tells
-def _qlinear_pool(ctx: Context) -> Types:
-    (batch, channels, *spatial), last = _spatial(ctx)
-    out = windows(ctx, tuple(spatial), needed(ints(ctx, "kernel_shape")))
-    return ((dtype(ctx), _arranged(batch, channels, out, last)),)
-
-
-@tells
-def _qlinear_global_pool(ctx: Context) -> Types:
-    (batch, channels, *spatial), last = _spatial(ctx)
-    return ((dtype(ctx), _arranged(batch, channels, tuple(1 for _ in spatial), last)),)
-
-
-@count
-def _pool_operations(ctx: Context) -> int:
-    return prod(produced(ctx)) * prod(needed(ints(ctx, "kernel_shape")))
-
-
 @tells
 def _qlinear_concat(ctx: Context) -> Types:
     # Operands: scale and zero point of the result, then (tensor, scale, zero point) each.
@@ -236,6 +209,11 @@ def _bias_dropout(ctx: Context) -> Types:
 
 
 @tells
+def _unique(ctx: Context) -> Types:
+    return (None, (INT64, dims(ctx)), None)
+
+
+@tells
 def _expand_dims(ctx: Context) -> Types:
     shape = dims(ctx)
     axis = axis_of(integer(ctx, "axis"), len(shape) + 1)
@@ -244,7 +222,7 @@ def _expand_dims(ctx: Context) -> Types:
 
 ROWS: Final = (
     OpSpec("fused_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
-           other_ops=_fused_conv_other, engine="matrix", engine_if=conv_engine(1)),
+           other_ops=fused_conv_other, engine="matrix", engine_if=conv_engine(1)),
     OpSpec("fused_gemm", _gemm, workspace=unknown, macs=_gemm_macs(0, 1),
            other_ops=per_output(2), engine="matrix"),
     OpSpec("qgemm", _qgemm, workspace=unknown, macs=_gemm_macs(0, 3), other_ops=bias_at(6),
@@ -301,10 +279,6 @@ ROWS: Final = (
     OpSpec("qlinear_where", _qlinear_where, inplace=(1, 4), workspace=zero, macs=zero,
            other_ops=per_output(3)),
     OpSpec("qlinear_softmax", same(), workspace=unknown, macs=zero, other_ops=per_input(7)),
-    OpSpec("qlinear_average_pool", _qlinear_pool, workspace=unknown, macs=zero,
-           other_ops=_pool_operations),
-    OpSpec("qlinear_global_average_pool", _qlinear_global_pool, workspace=unknown, macs=zero,
-           other_ops=per_input()),
     OpSpec("qlinear_reduce_mean", reduced, workspace=unknown, macs=zero, other_ops=per_input()),
     # Each operand has a scale of its own, so its bytes change on the way: no parts.
     OpSpec("qlinear_concat", _qlinear_concat, workspace=zero, macs=zero,
@@ -317,7 +291,7 @@ ROWS: Final = (
                bytes_moved=_experts_moved, engine="matrix")
         for kind in ("moe", "qmoe")
     ),
-    OpSpec("ms_unique", None, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("ms_unique", _unique, workspace=unknown, macs=zero, other_ops=unknown),
     OpSpec("expand_dims", _expand_dims, views=whole, workspace=zero, macs=zero, other_ops=zero,
            engine="none"),
 )  # fmt: skip

@@ -10,8 +10,19 @@ from typing import Final, NamedTuple
 
 from peakfold.ir.types import Dim
 from peakfold.ops.attention import masked_pairs, per_score
-from peakfold.ops.rules import Types, count, masks, number, per_input, same, tells, unknown, zero
-from peakfold.ops.spec import Context, OpSpec
+from peakfold.ops.rules import (
+    STOPS,
+    Types,
+    count,
+    masks,
+    number,
+    per_input,
+    same,
+    tells,
+    unknown,
+    zero,
+)
+from peakfold.ops.spec import Context, OpSpec, OutputType
 from peakfold.ops.values import CannotTell, dims, dtype, given, integer, ints, sizes
 
 
@@ -151,9 +162,21 @@ def _query_width(ctx: Context) -> int:
 
 @tells
 def _grouped(ctx: Context) -> Types:
-    # The caches grow with the total length, or stay as long as a shared buffer: the run decides.
+    # The caches are as long as all that was said, or as the past's buffer where that is longer.
     batch, steps, _ = dims(ctx)
-    return ((dtype(ctx), (batch, steps, _query_width(ctx))), None, None)
+    result = (dtype(ctx), (batch, steps, _query_width(ctx)))
+    try:
+        return (result, *(_cache(ctx, at) for at in (3, 4)))
+    except STOPS:
+        return (result, None, None)
+
+
+def _cache(ctx: Context, past_at: int) -> OutputType:
+    total, groups = integer(ctx, "total_sequence_length"), integer(ctx, "kv_num_heads")
+    if given(ctx, past_at):
+        batch, heads, length, width = dims(ctx, past_at)
+        return dtype(ctx, past_at), (batch, heads, max(total, number(length)), width)
+    return dtype(ctx), (dims(ctx)[0], groups, total, _query_width(ctx) // integer(ctx, "num_heads"))
 
 
 @count

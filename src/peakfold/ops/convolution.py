@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from peakfold.ir.types import DTYPES, Dim, DType
+from peakfold.ir.types import DTYPES, Dim, DType, Shape
 from peakfold.ops.rules import Types, count, elements, number, tells, unknown, zero
 from peakfold.ops.spec import Context, CountRule, Engine, EngineRule, OpSpec, ShapeRule
 from peakfold.ops.values import (
@@ -100,18 +100,38 @@ def windows(ctx: Context, spatial: tuple[Dim, ...], kernel: Ints) -> tuple[Dim, 
     return tuple(out)
 
 
-def conv_rule(weight: int, result: DType | None = None, result_of: int = 0) -> ShapeRule:
+def channels_first(shape: Shape, last: int) -> Shape:
+    """A shape whose channels are last, with them behind the batch; as it is unless `last`.
+
+    Example:
+        >>> channels_first((1, 32, 48, 3), 1), arranged((1, 3, 32, 48), 1)
+        ((1, 3, 32, 48), (1, 32, 48, 3))
+    """
+    return (shape[0], shape[-1], *shape[1:-1]) if last else shape
+
+
+def arranged(shape: Shape, last: int) -> Shape:
+    """The other way round."""
+    return (shape[0], *shape[2:], shape[1]) if last else shape
+
+
+def conv_rule(
+    weight: int, result: DType | None = None, result_of: int = 0, *, last: int = 0
+) -> ShapeRule:
     """Shape rule of a convolution of input 0 with the weight at `weight`.
 
-    The element type is `result`, or that of input `result_of`.
+    The element type is `result`, or that of input `result_of`. Weights are (filters, channels,
+    window) whatever the data's layout: channels last with `last`, or by ``channels_last``.
     """
 
     def rule(ctx: Context) -> Types:
-        batch, _, *spatial = dims(ctx)
+        at_end = last or integer(ctx, "channels_last", 0)
+        batch, _, *spatial = channels_first(dims(ctx), at_end)
         filters, _, *kernel = dims(ctx, weight)
         taps = ints(ctx, "kernel_shape") or tuple(number(k) for k in kernel)
         element = dtype(ctx, result_of) if result is None else result
-        return ((element, (batch, filters, *windows(ctx, tuple(spatial), taps))),)
+        shape = (batch, filters, *windows(ctx, tuple(spatial), taps))
+        return ((element, arranged(shape, at_end)),)
 
     return tells(rule)
 
@@ -160,7 +180,8 @@ def bias_at(position: int) -> CountRule:
 
 
 @tells
-def _conv_transpose(ctx: Context) -> Types:
+def conv_transpose(ctx: Context) -> Types:
+    """Shape rule of the convolution turned round; weights at position 1."""
     batch, _, *spatial = dims(ctx)
     _, filters, *kernel = dims(ctx, 1)
     rank = len(spatial)
@@ -187,7 +208,8 @@ def _conv_transpose(ctx: Context) -> Types:
 
 
 @count
-def _conv_transpose_macs(ctx: Context) -> int:
+def conv_transpose_macs(ctx: Context) -> int:
+    """Multiply-accumulates of `conv_transpose`."""
     # Every input element meets every weight of its channel: Cin * Cout/g * K per position.
     _, *taps = sizes(ctx, 1)
     return prod((elements(ctx), *taps))
@@ -226,7 +248,7 @@ _CONV: Final = OpSpec("conv", conv_rule(1), workspace=unknown, macs=conv_macs(1)
 
 ROWS: Final = (
     _CONV,
-    OpSpec("conv_transpose", _conv_transpose, workspace=unknown, macs=_conv_transpose_macs,
+    OpSpec("conv_transpose", conv_transpose, workspace=unknown, macs=conv_transpose_macs,
            other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1)),
     OpSpec("deform_conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
            other_ops=_deform_conv_other, engine="matrix", engine_if=conv_engine(1)),

@@ -35,10 +35,15 @@ _FROM_INPUT: Final = (
 )  # fmt: skip
 _SAME_BYTES: Final = ("flatten", "identity", "reshape", "squeeze", "unsqueeze")
 _FROM_GRADIENT: Final = (
-    "average_pool", "cum_sum", "depth_to_space", "expand", "global_average_pool", "pad",
-    "reduce_mean", "reduce_sum", "resize", "slice", "space_to_depth", "tile", "transpose", "trilu",
-    "upsample",
+    "cum_sum", "depth_to_space", "expand", "pad", "reduce_mean", "reduce_sum", "resize", "slice",
+    "space_to_depth", "tile", "transpose", "trilu", "upsample",
 )  # fmt: skip
+# MXNet had one Pooling layer, which read its operand and its result whatever it pooled.
+_POOLS: Final[Mapping[str, str]] = {
+    "adaptive_pool": "dy x0", "average_pool": "dy", "global_average_pool": "dy",
+    "global_lp_pool": "dy x0 y", "global_max_pool": "dy x0", "lp_pool": "dy x0 y",
+    "max_pool": "dy x0", "window_pool": "dy x0",
+}  # fmt: skip
 _NORMS: Final = (
     "group_normalization", "instance_normalization", "layer_normalization", "rms_normalization",
     "simplified_layer_normalization",
@@ -70,8 +75,8 @@ def _simple() -> Iterator[tuple[str, GradSpec]]:
     layer = _reads("dy x0 y", "pointwise")
     yield "relu", GradSpec({0: _reads("dy y", "pointwise")}, mxnet=layer)
     pool = _reads("dy x0 y")
-    yield "max_pool", GradSpec({0: _reads("dy x0")}, mxnet=pool)
-    yield "average_pool", GradSpec({0: _reads("dy")}, mxnet=pool)
+    for kind, least in _POOLS.items():
+        yield kind, GradSpec({0: _reads(least)}, mxnet=pool)
     yield "lrn", GradSpec({0: pool}, mxnet=pool)
     dropped = _reads("dy", "pointwise")
     yield "dropout", GradSpec({0: _reads("dy o1", "pointwise")}, mxnet=dropped, mask=1)
@@ -127,15 +132,13 @@ def _coupled() -> Iterator[tuple[str, GradSpec]]:
 
 
 def _moved() -> Iterator[tuple[str, GradSpec]]:
-    yield "concat", GradSpec({EVERY: _reads("dy", "slices")}, joint=True)
+    yield "concat", GradSpec({EVERY: _reads("dy", "slices")}, joint=True, mxnet=_reads("dy"))
     yield "split", GradSpec({0: _reads("dy")})
     for kind in ("gather", "gather_elements", "gather_nd"):
         yield kind, GradSpec({0: _reads("dy x1")})
     for kind in ("scatter_elements", "scatter_nd"):
         yield kind, GradSpec({0: _reads("dy x1"), 2: _reads("dy x1")})
     yield "top_k", GradSpec({0: _reads("dy o1")})
-    yield "global_max_pool", GradSpec({0: _reads("dy x0")})
-    yield "lp_pool", GradSpec({0: _reads("dy x0 y")})
     for kind in ("max", "min", "l2", "prod", "log_sum_exp"):
         yield f"reduce_{kind}", GradSpec({0: _reads("dy x0 y")})
     for kind in ("l1", "sum_square", "log_sum"):

@@ -11,6 +11,8 @@ from __future__ import annotations
 from math import floor, prod
 from typing import Final
 
+from numpy import float32
+
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import Dim
 from peakfold.ops.convolution import pads_of, per_axis, windows
@@ -169,15 +171,16 @@ def _resize(ctx: Context) -> Types:
 
 
 def _times(dim: Dim, scale: float) -> Dim:
-    return dim if scale == 1 else floor(number(dim) * scale)
+    # Runtimes multiply in single precision: 10 * 0.7 is 7 there, and 6.99... in double.
+    return dim if scale == 1 else floor(float32(number(dim)) * float32(scale))
 
 
 def _fitted(ctx: Context, have: list[int], want: tuple[int, ...]) -> tuple[int, ...]:
     """Sizes under one common scale: as large as fits in `want`, or as small as covers it."""
-    ratios = [w / h for w, h in zip(want, have, strict=True)]
+    ratios = [float32(w) / float32(h) for w, h in zip(want, have, strict=True)]
     smaller = text(ctx, "keep_aspect_ratio_policy", "") == "not_larger"
     scale = min(ratios) if smaller else max(ratios)
-    return tuple(floor(scale * h + 0.5) for h in have)
+    return tuple(floor(float(scale * float32(h)) + 0.5) for h in have)
 
 
 @views_or_none

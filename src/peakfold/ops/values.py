@@ -22,6 +22,10 @@ from peakfold.ir.types import DTYPES, DType, Shape
 from peakfold.ops.spec import Context, concrete
 
 _AXES: Final[Mapping[int, str]] = MappingProxyType({1: "axes"})
+_REDUCTIONS: Final = (
+    "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square",
+)  # fmt: skip
 
 # TFLite hands over as operands what its options do not hold.
 _TFLITE: Final[Mapping[str, Mapping[int, str]]] = {
@@ -61,10 +65,13 @@ _TFLITE: Final[Mapping[str, Mapping[int, str]]] = {
 VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
     {
         "affine_grid": {1: "size"},
+        "beam_search": {1: "max_length", 3: "num_beams", 4: "num_return_sequences"},
         "blackman_window": {0: "size"},
         "center_crop_pad": {1: "shape"},
         "col2im": {1: "image_shape", 2: "block_shape"},
         "constant_of_shape": {0: "shape"},
+        "conv_transpose_with_dynamic_pads": {2: "pads"},
+        "crop_and_resize": {3: "crop_size"},
         "cum_prod": {1: "axis"},
         "cum_sum": {1: "axis"},
         "dft": {1: "dft_length", 2: "axis"},
@@ -72,28 +79,22 @@ VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "dropout": {1: "ratio", 2: "training_mode"},
         "expand": {1: "shape"},
         "expand_dims": {1: "axis"},
+        "greedy_search": {1: "max_length"},
         "group_query_attention": {6: "total_sequence_length"},
         "hamming_window": {0: "size"},
         "hann_window": {0: "size"},
         "loop": {0: "m"},
+        "matmul_fp_q4": {2: "b_shape"},
         "max_unpool": {2: "output_shape"},
         "mel_weight_matrix": {0: "num_mel_bins", 1: "dft_length"},
         "one_hot": {1: "depth"},
         "pad": {1: "pads", 3: "axes"},
         "range": {0: "start", 1: "limit", 2: "delta"},
-        "reduce_l1": _AXES,
-        "reduce_l2": _AXES,
-        "reduce_log_sum": _AXES,
-        "reduce_log_sum_exp": _AXES,
-        "reduce_max": _AXES,
-        "reduce_mean": _AXES,
-        "reduce_min": _AXES,
-        "reduce_prod": _AXES,
-        "reduce_sum": _AXES,
-        "reduce_sum_square": _AXES,
+        **dict.fromkeys(_REDUCTIONS, _AXES),
         "reshape": {1: "shape"},
         # Version 10 has (X, scales): the row reads a lone position 1 as scales.
         "resize": {1: "roi", 2: "scales", 3: "sizes"},
+        "sampling": {1: "max_length"},
         "slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
         "split": {1: "split"},
         "squeeze": _AXES,
@@ -103,6 +104,7 @@ VALUE_INPUTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "trilu": {1: "k"},
         "unsqueeze": _AXES,
         "upsample": {1: "scales"},
+        "whisper_beam_search": {1: "max_length", 3: "num_beams", 4: "num_return_sequences"},
         **_TFLITE,
     }
 )

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from peakfold.errors import InvalidPlan
+from peakfold.ops.doubts import BELIEVED
 from peakfold.printable import escape_json
 
 SCHEMA = "peakfold.plan/1"
@@ -171,8 +172,15 @@ class Plan(_Record, frozen=True, kw_only=True):
     """Per op, its lane, where `lanes` is a number above 1; a lane runs its ops in `order`."""
     added: list[tuple[Count, Count]] = []
     """Edges ``(before, after)`` that the plan adds to the graph's and that a run must keep."""
+    doubts: list[str] = []
+    """What of the graph is doubtful; nothing is called proven beside it."""
     search: Search = "complete"
     """Whether a limit ended the search that made the plan; nothing in the plan rests on it."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether shapes or ops of the graph are doubtful, so that nothing of it is proven."""
+        return bool(self.doubts) or (self.graph.format not in BELIEVED and bool(self.unsupported))
 
 
 def encode_plan(plan: Plan) -> bytes:

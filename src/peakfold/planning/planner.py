@@ -21,6 +21,7 @@ from peakfold.planning.plan import (
     MODES,
     SCHEMA,
     BindingsRecord,
+    BodyPlan,
     Bound,
     ExternalBuffer,
     GraphId,
@@ -179,11 +180,15 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
             objects=objects_bound(layout.timeline.hulls(study.policies.align)),
             any_order=study.any_order,
         ),
-        proof=Proof(packing=layout.optimal, order=layout.total == study.any_order),
+        proof=Proof(
+            packing=layout.optimal and not study.doubtful,
+            order=layout.total == study.any_order and not study.doubtful,
+        ),
         workspace_known=study.workspace_known,
         unsupported=unsupported(study.graph),
         opaque=[names(t) for t in sorted(study.index.opaque)],
-        bodies=list(study.bodies),
+        doubts=list(study.source.doubts),
+        bodies=[_unproven(body) for body in study.bodies] if study.doubtful else [*study.bodies],
         profile=_measured(study),
         profile_digest=None if study.options.profile is None else study.options.profile.digest,
         seed=study.options.seed,
@@ -191,6 +196,15 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         added=list(study.running.added),
         search="complete" if layout.complete else "time limit",
     )  # fmt: skip
+
+
+def _unproven(body: BodyPlan) -> BodyPlan:
+    """The plan of a body inside a doubtful graph, which calls nothing proven."""
+    plan = body.plan
+    plan = msgspec.structs.replace(
+        plan, proof=Proof(packing=False, order=False), bodies=[*map(_unproven, plan.bodies)]
+    )
+    return msgspec.structs.replace(body, plan=plan)
 
 
 def _measured(study: Study) -> dict[str, int]:
@@ -264,8 +278,8 @@ def _summarise(
         objects_bound_bytes=both.bound,
         any_order_bound_bytes=study.any_order,
         gap=(arena.total - bound) / bound if bound else 0.0,
-        optimal=arena.optimal,
-        order_optimal=arena.total == study.any_order,
+        optimal=not plan.doubtful and arena.optimal,
+        order_optimal=not plan.doubtful and arena.total == study.any_order,
         workspace_known=study.workspace_known,
         order="file" if study.order == file_order(study.index) else "best",
         lanes=study.running.lanes or "free",

@@ -17,6 +17,7 @@ from peakfold.analysis import (
 )
 from peakfold.analysis.profile import profiled
 from peakfold.ir import Graph, Op
+from peakfold.ops.doubts import BELIEVED, strangers
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.parallel import Running, way_of_running, whole_blocks
@@ -63,6 +64,12 @@ class Study:
     any_order: int
     bodies_proven: bool
     complete: bool = True
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether shapes or ops are doubtful, so that nothing of the graph is proven."""
+        strange = self.source.source not in BELIEVED and bool(strangers(self.source))
+        return bool(self.source.doubts) or strange
 
     def play(self, aliasing: Aliasing) -> Timeline:
         """The timeline of the study's order under some sharing."""
@@ -114,7 +121,8 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     facts: list[Facts] = []
     least: list[Facts] = []
     bodies: list[BodyPlan] = []
-    rooms = _rooms(graph) if target.bodies == "kept" and options.mode == "arena" else {}
+    shared = target.bodies == "kept" and options.mode == "arena" and options.lanes == 1
+    rooms = _rooms(graph) if shared else {}
     for at, op in enumerate(graph.ops):
         fact = floor = _facts(graph, op, target, options)
         if op.regions:

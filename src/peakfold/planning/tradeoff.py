@@ -193,6 +193,6 @@ def _row(study: Study, serial: int) -> TradeOff:
     return TradeOff(
         running.lanes or "free", running.makespan,
         round(serial / running.makespan, 3) if running.makespan else 1.0,
-        layout.total, layout.bound, layout.optimal,
+        layout.total, layout.bound, layout.optimal and not study.doubtful,
         tuple((ops[before].name, ops[after].name) for before, after in edges), layout.complete,
     )  # fmt: skip

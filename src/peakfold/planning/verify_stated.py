@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -134,6 +135,10 @@ def statements(case: Case) -> str | None:
         return f"it says that all scratch is {'' if plan.workspace_known else 'not '}known"
     if plan.unsupported != unsupported(graph):
         return "its list of unsupported kinds is not the graph's"
+    if plan.doubts != list(graph.doubts):
+        return "its list of what is doubtful is not the graph's"
+    if plan.doubtful and any(proven(plan)):
+        return "it calls something proven of a graph that is doubtful"
     if sorted(plan.opaque) != sorted(t.name for t in graph.tensors if is_opaque(t)):
         return "its list of tensors without a size is not the graph's"
     if (problem := _copies_problem(case)) is not None:
@@ -144,6 +149,13 @@ def statements(case: Case) -> str | None:
         if alias.output not in case.places.of:
             return f"it lays {alias.output!r} into {alias.input!r}, and it has no place"
     return _mode_problem(plan)
+
+
+def proven(plan: Plan) -> Iterator[bool]:
+    """What a plan calls proven, of itself and of its bodies."""
+    yield from (plan.proof.packing, plan.proof.order)
+    for body in plan.bodies:
+        yield from proven(body.plan)
 
 
 def _copies_problem(case: Case) -> str | None:

@@ -76,7 +76,9 @@ def budget_miss(result: PlanResult) -> str | None:
         return said
     allowed = plan.arena_bytes - over
     beside = plan.arena_bytes - need.at_least if _by_total(need, budgets) else 0
-    if plan.bound.any_order > allowed:
+    if plan.doubtful:
+        proof = "not proven: shapes or ops of the model are doubtful"
+    elif plan.bound.any_order > allowed:
         proof = f"proven: every order needs {format_bytes(plan.bound.any_order - beside)} or more"
     elif plan.mode != "arena":
         proof = "mode arena may need less"

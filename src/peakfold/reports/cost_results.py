@@ -32,6 +32,7 @@ class InspectReport:
         cost: operations, memory access and parameters.
         unsupported: kinds without a row in the registry, and how often they occur.
         notes: what the front end could not understand.
+        doubts: where the model contradicts itself, or states a size that is only a bound.
         timing: time on the device that was named.
         measured_s: seconds of a run, as the caller measured them.
         batches: batch sizes to tell the bound at.
@@ -47,6 +48,7 @@ class InspectReport:
     measured_s: float | None = None
     batches: tuple[int, ...] = ()
     extras: Extras = field(default_factory=Extras)
+    doubts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return self.to_text().rstrip()
@@ -56,8 +58,9 @@ class InspectReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every figure of every op is known."""
-        return not self.unsupported and not self.cost.total().lower_bounds
+        """Whether every figure of every op is known, and nothing is doubtful."""
+        known = not self.unsupported and not self.cost.total().lower_bounds
+        return known and not self.doubts and not self.breakdown.opaque
 
     def to_text(
         self, *, width: int = DEFAULT_WIDTH, color: bool = False,

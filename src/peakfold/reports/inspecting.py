@@ -127,6 +127,7 @@ def inspect(
     return InspectReport(
         facts, found, counts, strangers, graph.notes, taken, measured_s, batches,
         _extras(loaded, graph, counts, lint=lint, sparsity=sparsity),
+        graph.doubts,
     )  # fmt: skip
 
 

@@ -93,6 +93,10 @@ def proof_line(result: PlanResult) -> Text:
     summary, layout = result.summary, result.layout
     if summary.mode in ("naive", "inplace"):
         return Text(f"Mode {summary.mode} shares no memory between buffers: nothing to prove.")
+    if result.plan.doubtful:
+        return Text(
+            "Not proven: shapes or ops of the model are doubtful, as noted below.", "yellow"
+        )
     if summary.mode != "arena":
         if layout.optimal:
             return Text("Proven: no shared objects for these buffers need less.", "green")

@@ -15,6 +15,7 @@ from peakfold.target.arena import load_arena
 from peakfold.target.scratch import load_scratch
 from tests.runtimes.tflite.build import chain
 from tests.runtimes.tflite.models import FOLDED, SHIPPED, path_of, runnable
+from tests.runtimes.tflite.oracle.parts import Model, convolution, ints, one
 
 SMALL = ("hello_world_int8", "dtln_noise_suppression", "mww_alexa", "person_detect")
 
@@ -82,3 +83,30 @@ def test_devices_need_less_than_the_package() -> None:
     assert wheel.tail - wide.tail <= 232 + 8 + 16 * (len(operators) + 2)
     assert narrow.tail < wide.tail
     assert [b.run for b in load_arena("tflm").builds.values()] == [True, True, False]
+
+
+def one_layer(name: str) -> bytes:
+    """A model of one quantised operator."""
+    made = Model()
+    if name == "depthwise":
+        x = made.tensor("INT8", (1, 4, 4, 4))
+        return made.ends([x], [convolution(made, "INT8", x, 4, (4, 4), k=3, deep=True)]).bytes()
+    if name == "fully connected":
+        w, b = made.const("INT8", 1, (3, 7), [0.01]), made.const("INT32", 0, (3,), [0.0005])
+        return one("FULLY_CONNECTED", [("INT8", (1, 7)), w, b], [("INT8", (1, 3))],
+                   "FullyConnectedOptions", made)  # fmt: skip
+    if name == "softmax":
+        return one("SOFTMAX", [("INT8", (1, 10))], [("INT8", (1, 10), 1 / 256, -128)],
+                   "SoftmaxOptions", beta=1.0)  # fmt: skip
+    axes = ints(made, [1, 2])
+    return one("MEAN", [("INT8", (1, 4, 4, 2)), axes], [("INT8", (1, 2))], "ReducerOptions", made)
+
+
+@pytest.mark.req("TFL10")
+@pytest.mark.parametrize(
+    ("name", "need"),
+    [("depthwise", 1712), ("fully connected", 1328), ("softmax", 1072), ("mean", 1376)],
+)
+def test_one_operator_whose_preparation_decides(name: str, need: int) -> None:
+    """Bisected sizes of models where tensors are looked at while the head is small."""
+    assert predicted(one_layer(name)).total == need

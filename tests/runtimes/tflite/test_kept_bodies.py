@@ -17,7 +17,7 @@ from peakfold.runtimes.tflite.planned import Applied, apply_plan
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import offline_offsets, parse_model
 from tests.runtimes.tflite.build import Build
-from tests.runtimes.tflite.oracle.cases import branches, loop, once
+from tests.runtimes.tflite.oracle.control import branches, loop, once
 
 
 def nested(n: int = 20) -> bytes:

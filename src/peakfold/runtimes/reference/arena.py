@@ -12,7 +12,6 @@ import numpy as np
 from peakfold.analysis.index import is_opaque
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Op
-from peakfold.ops.spec import concrete
 from peakfold.planning.places import Location
 from peakfold.planning.plan import Plan, PlannedAlias, PlannedBuffer
 from peakfold.runtimes.kernels import Args
@@ -232,7 +231,7 @@ class ArenaRun:
     def _shapeless(self, name: str) -> bool:
         """Whether only the run tells the shape."""
         known = name in self.shapes or is_opaque(self.graph[name])
-        return self.program.words and not known and concrete(self.graph[name]) is None
+        return self.program.words and not known and self.program.shape_of(name) is None
 
     def _under(self, op: Op, where: Location) -> list[tuple[str, Location]]:
         """Operands that share bytes with a result."""

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto
 from onnx.helper import get_attribute_value
 
+from peakfold.boundary import first_line
 from peakfold.errors import ModelError
 from peakfold.frontends.bindings import Bindings
 from peakfold.frontends.onnx_file import OnnxFile, read_onnx
@@ -28,7 +29,7 @@ from peakfold.runtimes.elementwise import elementwise
 from peakfold.runtimes.kernels import Kernel, plain_kernel
 from peakfold.runtimes.reference import control
 from peakfold.runtimes.reference.feeds import input_values
-from peakfold.runtimes.reference.program import Program, Value, slots
+from peakfold.runtimes.reference.program import CannotRun, Program, Value, slots
 from peakfold.runtimes.reference.reference_op import reference_kernel
 
 
@@ -45,7 +46,9 @@ class _Recorder(Scope):
         """Append a finished op and its node."""
         if self.known[0] is not self.proto:  # an inlined branch is walked as a graph of its own
             self.known = self.proto, {tuple(node.output): node for node in self.proto.node}
-        self.nodes[op.outputs] = self.known[1][op.outputs]
+        # A node of an old opset was rewritten on the way.
+        made = self.values.made_by.get(next(iter(op.results), ""))
+        self.nodes[op.outputs] = self.known[1][op.outputs] if made is None else made
         # A loop's body may have been walked more than once; the last walk made the region.
         self.inner[op.outputs] = self.walked[len(self.walked) - len(op.regions) :]
         self.walked.clear()
@@ -54,7 +57,7 @@ class _Recorder(Scope):
     def body(self, proto: GraphProto) -> Scope:
         """A recorder inside this one."""
         inner = _Recorder(self.file, proto, self.bindings, self.notes, self.seen, self,
-                          inferred=self.inferred)  # fmt: skip
+                          inferred=self.inferred, bounded=self.bounded)  # fmt: skip
         self.walked.append(inner)
         return inner
 
@@ -167,7 +170,10 @@ class Source:
                 pending.pop()
                 continue
             if want not in self.graph.producer:
-                known[want] = self._stored(want)
+                try:
+                    known[want] = self._stored(want)
+                except ModelError as error:  # data that is absent, or damaged
+                    raise CannotRun(error.what, where=error.where, hint=error.hint) from None
                 continue
             op = self.graph.ops[self.graph.producer[want]]
             given = slots(op)
@@ -179,7 +185,14 @@ class Source:
                     pending += needs
                     continue
                 args = [known[n] if n else None for n in given]
-            results = self.kernel(op).run(args)
+            kernel = self.kernel(op)
+            try:
+                results = kernel.run(args)
+            except Exception as error:  # a kernel may raise anything
+                raise CannotRun(
+                    f"its kernel ({kernel.name}) fails: {first_line(error)}",
+                    where=f"op {op.name!r} ({op.kind})",
+                ) from None
             known.update((n, v) for n, v in zip(op.outputs, results, strict=False) if n)
         return {name: known[name] for name in names}
 

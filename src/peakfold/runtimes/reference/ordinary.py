@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from peakfold.errors import ModelError, PeakfoldError
+from peakfold.boundary import first_line
+from peakfold.errors import PeakfoldError
 from peakfold.ir import Op
 from peakfold.runtimes.kernels import Args
 from peakfold.runtimes.reference.control import run_control
 from peakfold.runtimes.reference.memory import aligned_bytes, digest
-from peakfold.runtimes.reference.program import Program, Value, formals, slots
+from peakfold.runtimes.reference.program import CannotRun, Program, Value, formals, slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +39,8 @@ def ordinary_run(program: Program, feeds: Mapping[str, Value] | None = None) -> 
         feeds: values of its inputs; by default the program's own.
 
     Raises:
-        ModelError: a kernel that fails, or makes another shape than the graph says.
+        CannotRun: a kernel that fails.
+        ModelError: one that makes another shape than the graph says.
     """
     graph = program.graph
     values: dict[str, Value] = {**program.statics, **(program.feeds if feeds is None else feeds)}
@@ -80,8 +82,8 @@ def _results(program: Program, at: int, op: Op, args: Args) -> tuple[Value, ...]
         raise
     except Exception as error:  # a kernel may raise anything
         name = "control flow" if kernel is None else kernel.name
-        raise ModelError(
-            f"its kernel ({name}) fails: {error}", where=f"op {op.name!r} ({op.kind})"
+        raise CannotRun(
+            f"its kernel ({name}) fails: {first_line(error)}", where=f"op {op.name!r} ({op.kind})"
         ) from None
 
 

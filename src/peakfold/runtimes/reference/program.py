@@ -21,6 +21,14 @@ Value = Any
 """An array; for opaque tensors (strings, sequences, maps) the Python object a kernel made."""
 
 
+_OTHERWISE = frozenset({"resize", "upsample", "stft"})
+"""Kinds of which onnx's reference kernels and runtimes make results of other sizes."""
+
+
+class CannotRun(ModelError):
+    """The reference kernels cannot run this model, which says nothing of the model or the plan."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A graph with everything that computing it needs.
@@ -57,12 +65,21 @@ class Program:
         if not self.words:
             return memory
         tensor = self.graph[name]
-        dims = concrete(tensor) if shape is None else shape
+        dims = self.shape_of(name) if shape is None else shape
         if dims is None:
             raise ModelError("its shape is not known yet", where=f"tensor {name!r}")
         dtype = dtype_of(tensor)
         count = math.prod(dims) * dtype.itemsize
         return memory[:count].view(dtype).reshape(dims)
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """A tensor's shape; `None` where only the run tells it.
+
+        So it is for every result of a graph that is doubtful: a size may be a bound.
+        """
+        if self.graph.doubts and name in self.graph.producer:
+            return None
+        return concrete(self.graph[name])
 
     def result(self, op: Op, name: str, value: Value) -> Value:
         """A kernel's result as the graph declares it.
@@ -73,17 +90,19 @@ class Program:
             value: what the kernel made.
 
         Raises:
+            CannotRun: another shape, where runtimes round otherwise than the reference kernels.
             ModelError: another shape or kind of element than the graph says.
         """
         tensor = self.graph[name]
         if is_opaque(tensor):
             return value
         array = np.asarray(value)
-        want = concrete(tensor) if self.words else (tensor.nbytes,)
+        want = self.shape_of(name) if self.words else (tensor.nbytes,)
         dtype = dtype_of(tensor) if self.words else np.dtype(np.uint8)
         fits = array.shape == want if want is not None else array.nbytes <= (tensor.nbytes or 0)
         if not fits or not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise ModelError(
+            other = self.graph.doubts or op.kind in _OTHERWISE
+            raise (CannotRun if other else ModelError)(
                 f"its kernel made {array.dtype}{list(array.shape)} for {name!r}, "
                 f"the graph says {tensor.dtype}{'?' if want is None else list(want)}",
                 where=f"op {op.name!r} ({op.kind})",

@@ -7,10 +7,9 @@ from typing import Any
 import onnx
 from onnx import ModelProto, NodeProto
 
-from peakfold.errors import ModelError
 from peakfold.ir import Op
 from peakfold.runtimes.kernels import Args, Kernel
-from peakfold.runtimes.reference.program import slots
+from peakfold.runtimes.reference.program import CannotRun, slots
 
 
 def reference_kernel(model: ModelProto, op: Op, node: NodeProto) -> Kernel:
@@ -22,7 +21,7 @@ def reference_kernel(model: ModelProto, op: Op, node: NodeProto) -> Kernel:
         node: the node.
 
     Raises:
-        ModelError: onnx has no kernel for it.
+        CannotRun: onnx has no kernel for it.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -32,7 +31,7 @@ def reference_kernel(model: ModelProto, op: Op, node: NodeProto) -> Kernel:
         evaluator = ReferenceEvaluator(_single(model, _seeded(op, node), names, op.results))
     except Exception as error:  # whatever onnx raises for an operator it has no kernel for
         reason = str(error).split(" in ")[0]
-        raise ModelError(
+        raise CannotRun(
             f"no kernel for {node.op_type!r} of domain {node.domain!r}: {reason}",
             where=f"op {op.name!r} ({op.kind})",
         ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from peakfold.runtimes.reference.lanes import Lanes, planned_lanes, run_lanes
 from peakfold.runtimes.reference.memory import Memory, digest
 from peakfold.runtimes.reference.onnx_program import Source
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
-from peakfold.runtimes.reference.program import Program, Value
+from peakfold.runtimes.reference.program import CannotRun, Program, Value
 from peakfold.runtimes.reference.standin import byte_program
 
 
@@ -68,7 +68,8 @@ def run_plan(
 
     An ONNX model runs with its weights and real kernels. Where there are none (other files, and
     plans with ops that no file holds: bands of rows, a backward pass), stand-in kernels work on
-    bytes, and depend on just what the graph says.
+    bytes, and depend on just what the graph says; so they do where the reference kernels cannot run
+    the model, which the report then says.
 
     Args:
         model_path: the model file.
@@ -81,7 +82,7 @@ def run_plan(
 
     Raises:
         InvalidPlan: the plan is for another model, or cannot be laid out in memory at all.
-        ModelError: an op without a kernel, or a model that fails in an ordinary run.
+        ModelError: a kernel that makes another shape than the graph says.
 
     Example:
         >>> import tempfile
@@ -96,8 +97,17 @@ def run_plan(
         >>> report.ok, report.arena_bytes, report.max_abs_difference
         (True, 64, 0.0)
     """
-    program = load_program(model_path, graph, plan, seed=seed, randomise_weights=randomise_weights)
-    return judge(program, plan, ordinary_run(program), lanes=lanes, seed=seed)
+    try:
+        program = load_program(
+            model_path, graph, plan, seed=seed, randomise_weights=randomise_weights
+        )
+        expected = ordinary_run(program)
+    except CannotRun as error:  # so the plan is judged on bytes, and the reader is told
+        program = byte_program(work_graph(graph, plan), plan.target, seed)
+        note = f"the reference kernels cannot run it: {error}; stand-in kernels on its bytes"
+        program = replace(program, notes=(note,))
+        expected = ordinary_run(program)
+    return judge(program, plan, expected, lanes=lanes, seed=seed)
 
 
 def load_program(
@@ -131,7 +141,7 @@ def load_program(
         program = Source.read(path, graph, bindings).program(work, seed)
     except ModelError as error:
         where = ", ".join(part for part in (str(path), error.where) if part)
-        raise ModelError(error.what, where=where, hint=error.hint) from None
+        raise type(error)(error.what, where=where, hint=error.hint) from None
     return random_weights(program, seed) if randomise_weights else program
 
 

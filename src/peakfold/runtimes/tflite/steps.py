@@ -184,8 +184,8 @@ class _Resources:
         for number, graph in enumerate(model.subgraphs):
             for op in graph.operators or ():
                 if operator_name(model, op) == "VAR_HANDLE":
-                    options = op.builtinOptions  # without them all such handles are one
-                    name = b"" if options is None else bytes(options.sharedName or b"")
+                    # Without options of their own all such handles are one.
+                    name = bytes(getattr(op.builtinOptions, "sharedName", None) or b"")
                     self.made.update(dict.fromkeys(_places(number, op.outputs), name))
         self.count = len(set(self.made.values()))
         self.assigned: set[bytes] = set()

@@ -18,12 +18,15 @@ from tests.runtimes.tflite.oracle.cases import cases
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 REFUSED = {
-    "face_detection_back": "half-precision weights", "face_detection_short_range": "the same",
-    "pose_landmark_lite": "the same", "face_detection_full_range_sparse": "sparse weights",
+    "face_detection_back": "half-precision weights",
+    "face_detection_short_range": "half-precision weights",
+    "pose_landmark_lite": "half-precision weights",
+    "face_detection_full_range_sparse": "sparse weights",
     "selfie_segmentation": "an operator of MediaPipe",
-    "selfie_segmentation_landscape": "the same", "person_detect_vela": "an operator of an NPU",
+    "selfie_segmentation_landscape": "an operator of MediaPipe",
+    "person_detect_vela": "an operator of an NPU",
     "kws_ref_model_float32": "a hybrid convolution",
-}  # fmt: skip
+}
 """Shared files that the interpreter takes at no size, and why."""
 
 
