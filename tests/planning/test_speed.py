@@ -18,6 +18,7 @@ from peakfold.planning.layouts import make_layout
 from peakfold.planning.pieces import strips
 from peakfold.planning.planner import study_graph
 from peakfold.planning.ranges import Ranges
+from peakfold.planning.total import Budgets
 from peakfold.planning.tradeoff import trade_offs
 from peakfold.planning.verify import verify_plan
 
@@ -118,7 +119,7 @@ def test_rows_of_lanes_and_levers_of_fit_say_so(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
     options = PlanOptions(time_limit=0)
     assert not any(row.complete for row in trade_offs(study_graph(graph, options), [1, 2, 0]))
-    answer = fit(graph, 64, options)
+    answer = fit(graph, Budgets(arena=64), options)
     assert not answer.complete
     assert not all(lever.complete for lever in answer.levers)
 
