@@ -25,8 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need the shared files or PyTorch are skipped without them, and fail in CI."""
-    if find_spec("torch") is None and os.environ.get("CI") == "true":
-        raise pytest.UsageError("PyTorch is missing: pip install 'peakfold[torch]'")
+    for module, extra in (("torch", "torch"), ("onnxruntime", "ort")):
+        if find_spec(module) is None and os.environ.get("CI") == "true":
+            raise pytest.UsageError(f"{module} is missing: pip install 'peakfold[{extra}]'")
     if SHARED.is_dir():
         return
     if os.environ.get("CI") == "true":

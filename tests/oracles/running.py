@@ -32,6 +32,17 @@ class Sparse:
     indices: np.ndarray
 
 
+def kernels() -> set[tuple[str, str]]:
+    """Domain and name of every operator beyond the standard that has a kernel for the CPU."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return {
+        (kernel.domain, kernel.op_name)
+        for kernel in state.get_all_opkernel_def()
+        if kernel.provider == "CPUExecutionProvider" and kernel.domain.startswith("com.microsoft")
+    }
+
+
 def session(model: ModelProto | str, optimised: int = 0, saved: str = "") -> Any:
     """A session on one thread.
 
