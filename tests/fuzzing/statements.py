@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
-from peakfold.analysis.facts import op_facts, unsupported
+from peakfold.analysis import op_facts, unsupported
 from peakfold.ir import Graph
 from peakfold.planning.plan import Plan, PlannedBuffer
 from peakfold.target import load_target

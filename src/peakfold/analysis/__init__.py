@@ -3,10 +3,11 @@
 from peakfold.analysis.bounds import any_order_bound, op_bound
 from peakfold.analysis.cost import Cost, CostOptions, Figures, OpCost, Total
 from peakfold.analysis.counting import cost_of
-from peakfold.analysis.facts import Facts, op_facts, unsupported
+from peakfold.analysis.facts import Facts, op_facts
 from peakfold.analysis.index import Index, is_opaque, static_bytes
 from peakfold.analysis.regions import slot_bytes
 from peakfold.analysis.schedule import Policies, Schedule, file_order, make_schedule
+from peakfold.ops.doubts import unsupported
 
 __all__ = [
     "Cost",

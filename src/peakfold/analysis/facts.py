@@ -9,7 +9,6 @@ from peakfold.analysis.index import Index
 from peakfold.analysis.scratch import table_workspace
 from peakfold.ir import Graph, Op, OverlapFact, ViewFact
 from peakfold.ops import context, lookup
-from peakfold.ops.doubts import strangers
 from peakfold.target import Target
 
 
@@ -96,15 +95,3 @@ def viewed(index: Index, op: Op, facts: Facts) -> Iterator[tuple[int, int, int]]
         operand = op.inputs[view.input] if view.input < len(op.inputs) else ""
         if result and operand:
             yield index.id_of[result], index.id_of[operand], view.offset
-
-
-def unsupported(graph: Graph) -> dict[str, int]:
-    """Kinds without a row and how often they occur, regions included, sorted by name.
-
-    Example:
-        >>> from peakfold.ir import parse_graph
-        >>> unsupported(parse_graph("peakfold-graph 1\\ninput x: int8[4]\\n"
-        ...                         "y: int8[4] = warp(x)\\noutput y"))
-        {'warp': 1}
-    """
-    return strangers(graph)

@@ -29,8 +29,15 @@ def listed(lines: Iterable[str]) -> tuple[str, ...]:
     return (*found[:NAMED], *more)
 
 
-def strangers(graph: Graph) -> dict[str, int]:
-    """Kinds without a row and how often they occur, regions included, sorted by name."""
+def unsupported(graph: Graph) -> dict[str, int]:
+    """Kinds without a row and how often they occur, regions included, sorted by name.
+
+    Example:
+        >>> from peakfold.ir import parse_graph
+        >>> unsupported(parse_graph("peakfold-graph 1\\ninput x: int8[4]\\n"
+        ...                         "y: int8[4] = warp(x)\\noutput y"))
+        {'warp': 1}
+    """
     counts: dict[str, int] = {}
     for part in walk_regions(graph):
         for op in part.ops:
@@ -49,7 +56,7 @@ def doubts(graph: Graph) -> tuple[str, ...]:
         ("op kind 'warp' is not known (1)", "size not known: 'y'")
     """
     found = [*graph.doubts]
-    found += [f"op kind {kind!r} is not known ({n})" for kind, n in strangers(graph).items()]
+    found += [f"op kind {kind!r} is not known ({n})" for kind, n in unsupported(graph).items()]
     open_ = [
         repr(tensor.name) for part in walk_regions(graph) for tensor in part.tensors
         if tensor.nbytes is None

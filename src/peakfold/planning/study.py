@@ -14,10 +14,11 @@ from peakfold.analysis import (
     file_order,
     op_facts,
     slot_bytes,
+    unsupported,
 )
 from peakfold.analysis.profile import profiled
 from peakfold.ir import Graph, Op
-from peakfold.ops.doubts import BELIEVED, strangers
+from peakfold.ops.doubts import BELIEVED
 from peakfold.planning.decisions import Decisions, Timeline, simulate
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.parallel import Running, way_of_running, whole_blocks
@@ -68,7 +69,7 @@ class Study:
     @property
     def doubtful(self) -> bool:
         """Whether shapes or ops are doubtful, so that nothing of the graph is proven."""
-        strange = self.source.source not in BELIEVED and bool(strangers(self.source))
+        strange = self.source.source not in BELIEVED and bool(unsupported(self.graph))
         return bool(self.source.doubts) or strange
 
     def play(self, aliasing: Aliasing) -> Timeline:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from peakfold.analysis.facts import Facts, op_facts, unsupported
+from peakfold.analysis.facts import Facts, op_facts
 from peakfold.analysis.index import is_opaque
 from peakfold.analysis.regions import slot_bytes
 from peakfold.interval import Interval
+from peakfold.ops.doubts import unsupported
 from peakfold.planning.plan import Plan
 from peakfold.planning.verdict import Case
 from peakfold.planning.verify_bounds import any_order_bound, load_bound, objects_bound
