@@ -14,6 +14,7 @@ from peakfold.ops.rules import Types, count, elements, number, tells, unknown, z
 from peakfold.ops.spec import Context, CountRule, Engine, EngineRule, OpSpec, ShapeRule
 from peakfold.ops.values import (
     CannotTell,
+    Misfit,
     dims,
     dtype,
     given,
@@ -83,6 +84,9 @@ def windows(ctx: Context, spatial: tuple[Dim, ...], kernel: Ints) -> tuple[Dim, 
     if len(kernel) != rank:
         raise CannotTell
     strides, dilations = per_axis(ctx, "strides", rank), per_axis(ctx, "dilations", rank)
+    for name, given_steps in (("strides", strides), ("dilations", dilations)):
+        if any(step < 1 for step in given_steps):
+            raise Misfit(f"{name} {list(given_steps)}")
     auto, ceil = text(ctx, "auto_pad", "NOTSET"), bool(integer(ctx, "ceil_mode", 0))
     pads = pads_of(ctx, rank) if auto in ("NOTSET", "") else [(0, 0)] * rank
     out: list[Dim] = []
@@ -126,14 +130,29 @@ def conv_rule(
 
     def rule(ctx: Context) -> Types:
         at_end = last or integer(ctx, "channels_last", 0)
-        batch, _, *spatial = channels_first(dims(ctx), at_end)
-        filters, _, *kernel = dims(ctx, weight)
+        batch, channels, *spatial = channels_first(dims(ctx), at_end)
+        filters, each, *kernel = dims(ctx, weight)
+        _require_groups(integer(ctx, "group", 1), channels, each, filters)
         taps = ints(ctx, "kernel_shape") or tuple(number(k) for k in kernel)
         element = dtype(ctx, result_of) if result is None else result
         shape = (batch, filters, *windows(ctx, tuple(spatial), taps))
         return ((element, arranged(shape, at_end)),)
 
     return tells(rule)
+
+
+def _require_groups(groups: int, channels: Dim, each: Dim, filters: Dim) -> None:
+    """Groups split channels and filters evenly, and weights have the channels of one.
+
+    Raises:
+        Misfit: they do not.
+    """
+    if groups < 1:
+        raise Misfit(f"{groups} groups")
+    if isinstance(channels, int) and isinstance(each, int) and each * groups != channels:
+        raise Misfit(f"{groups} groups of {each} channels for {channels}")
+    if isinstance(filters, int) and filters % groups:
+        raise Misfit(f"{filters} filters in {groups} groups")
 
 
 def conv_macs(weight: int) -> CountRule:
