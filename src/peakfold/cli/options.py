@@ -21,7 +21,7 @@ from peakfold.units import parse_size
 if TYPE_CHECKING:
     from peakfold.device import Device
     from peakfold.frontends.torch_step import StepOptions
-    from peakfold.transform import Split, Train
+    from peakfold.transform import Train
 
 MODES = ("naive", "inplace", "share", "both", "arena")
 ORDERS = ("file", "best")
@@ -290,24 +290,6 @@ def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic
 def is_callable(model: str) -> bool:
     """Whether a model is ``package.module:callable``."""
     return ":" in model and not model.endswith((".onnx", ".tflite", ".pf", ".pt2"))
-
-
-def take_split(flags: dict[str, Any]) -> Split | None:
-    """The split that a flag asks for; takes it out of `flags`.
-
-    Raises:
-        UsageError: it is not TENSOR=N.
-    """
-    text = flags.pop("split")
-    if text is None:
-        return None
-    from peakfold.transform import Split
-
-    name, _, count = text.rpartition("=")
-    number = digits(count)
-    if not name or number is None:
-        raise UsageError(f"--split {text!r} is not TENSOR=N", hint="for example --split relu4=3")
-    return Split(name, number)
 
 
 def take_training(flags: dict[str, Any]) -> Train | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peakfold.arguments import digits
 from peakfold.cli import options as opt
 from peakfold.cli.budgets import budget_options, only_budget
 from peakfold.cli.group import say_error
@@ -15,6 +16,7 @@ from peakfold.errors import DoesNotFit, UsageError
 if TYPE_CHECKING:
     from peakfold.reports.payload import TrainingDocument
     from peakfold.reports.results import PlanReport
+    from peakfold.transform import Split
 
 _STRATEGIES = f"""\b
 Strategies:
@@ -182,11 +184,29 @@ def _step_verdict(document: TrainingDocument, budget: int | None) -> int:
 
 def _options(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags as fields of `PlanOptions`: ``--no-x`` becomes ``x=False``."""
-    train, split = opt.take_training(flags), opt.take_split(flags)
+    train, split = opt.take_training(flags), _take_split(flags)
     return {"train": train, "split": split} | {
         (name.removeprefix("no_")): (not value if name.startswith("no_") else value)
         for name, value in flags.items()
     }
+
+
+def _take_split(flags: dict[str, Any]) -> Split | None:
+    """The split that a flag asks for; takes it out of `flags`.
+
+    Raises:
+        UsageError: it is not TENSOR=N.
+    """
+    text = flags.pop("split")
+    if text is None:
+        return None
+    from peakfold.transform import Split
+
+    name, _, count = text.rpartition("=")
+    number = digits(count)
+    if not name or number is None:
+        raise UsageError(f"--split {text!r} is not TENSOR=N", hint="for example --split relu4=3")
+    return Split(name, number)
 
 
 def _contents(report: PlanReport, outputs: Outputs) -> dict[str, bytes]:
