@@ -30,7 +30,7 @@ def positional_maxima(
 
     Example:
         >>> positional_maxima([0, 1, 2], [2, 3, 4], [16, 8, 64])
-        [64, 16]
+        [64, 8]
     """
     live = [at for at in range(len(size)) if start[at] < stop[at]]
     times = np.unique([t for at in live for t in (start[at], stop[at])])

@@ -100,7 +100,7 @@ class Objects:
         >>> records = Records.of(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]))
         >>> objects = Objects(records)
         >>> for at in range(3):
-        ...     objects.give(at, objects.best(at))
+        ...     _ = objects.give(at, objects.best(at))
         >>> objects.done("in-order").sizes
         (64, 8)
     """

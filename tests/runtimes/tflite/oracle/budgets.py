@@ -9,7 +9,8 @@ from pathlib import Path
 from peakfold.frontends import load
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.fit import fit
-from peakfold.reports.fit import runtime_of
+from peakfold.planning.total import Budgets
+from peakfold.reports.runtime import runtime_of
 from peakfold.runtimes.tflite.planned import apply_plan
 from tests.runtimes.tflite.oracle.calls import asked, expected, peak, traced
 
@@ -51,13 +52,15 @@ def _one(name: str, data: bytes) -> Asked:
         path, new = Path(folder) / "model.tflite", Path(folder) / "planned.tflite"
         path.write_bytes(data)
         loaded, options = load(path), PlanOptions(target="tflm", time_limit=0.5)
-        runtime, _ = runtime_of(str(path), loaded, options)
-        least = fit(loaded.graph, 16, options, runtime)
+        runtime = runtime_of(loaded, options)
+        least = fit(loaded.graph, Budgets(total=16), options, runtime)
         plan = make_plan(loaded.graph, least.options, loaded.bindings).plan
         new.write_bytes(apply_plan(path, loaded.graph, plan).data)
         need = min(map(_need, (path, new)))
-        results = [fit(loaded.graph, need + more, options, runtime) for more in AROUND]
-    return Asked(name, need, tuple(found.verdict for found in results), least.unknown)
+        results = [
+            fit(loaded.graph, Budgets(total=need + more), options, runtime) for more in AROUND
+        ]
+    return Asked(name, need, tuple(found.fits for found in results), least.need.unknown)
 
 
 def _need(path: Path) -> int:
