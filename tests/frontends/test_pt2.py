@@ -109,6 +109,53 @@ def test_operators_of_others_are_unknown_ops(tmp_path) -> None:
     assert not warp.stated.views
 
 
+class Given(torch.nn.Module):
+    """Operators that write into what they are given, beside views that are read afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4, 4))
+
+    def forward(self, x):
+        whole = x.clone()
+        flat, row = whole.view(-1), whole[1]
+        torch.mul(x, x, out=whole)
+        torch.add(x, 1, out=self.seen)
+        made = torch.empty(4, 4)
+        torch.mm(x, x, out=made[:])
+        torch.cat([flat[:8].view(2, 4), made[2:]], out=made)
+        torch.special.expm1(made, out=whole)
+        return flat * 2, row + 1, self.seen * 2, torch.cat([x, made], dim=1)
+
+
+def test_operators_write_into_what_they_are_given(tmp_path) -> None:
+    program = torch.export.export(Given(), (torch.zeros(4, 4),))
+    torch.export.save(program, tmp_path / "given.pt2")
+    graph = load(tmp_path / "given.pt2").graph
+    assert print_graph(graph) == print_graph(read_program(program, "given"))
+    assert sum(op.kind == "after_write" for op in graph.ops) >= 4
+    assert [op.writes for op in graph.ops if op.writes] == [("seen",)]
+
+
+def test_operators_of_others_write_as_their_schema_says(tmp_path) -> None:
+    """A file has no schema of theirs: a superset of what the program shows."""
+    torch.library.define("peakfold_test::fill", "(Tensor x, Tensor(a!) out) -> ()")
+    torch.library.impl("peakfold_test::fill", "CompositeExplicitAutograd")(lambda x, out: None)
+
+    def run(x):
+        whole = x.clone()
+        flat = whole.view(-1)
+        torch.ops.peakfold_test.fill(x * 2, whole)
+        return flat + 1
+
+    program = torch.export.export(Fn(run), (torch.zeros(2, 4),))
+    torch.export.save(program, tmp_path / "fill.pt2")
+    graph, true = load(tmp_path / "fill.pt2").graph, read_program(program, "fill")
+    assert [(op.kind, op.inputs[:1], op.stated) for op in graph.ops] == [
+        (op.kind, op.inputs[:1], op.stated) for op in true.ops
+    ]
+
+
 def test_a_frozen_program_and_one_without_values(tmp_path) -> None:
     """`save` of a program on fake tensors stores no weights."""
     with torch._subclasses.FakeTensorMode():

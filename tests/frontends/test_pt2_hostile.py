@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import pytest
@@ -138,15 +139,57 @@ def test_targets_outside_the_operators_are_refused(target: str, tmp_path, capfd)
 
 
 @pytest.mark.parametrize(
-    "target", ["torch.ops.mine.warp.default", "torch.ops.aten.system.default", "#mine:warp"]
-)
-def test_unknown_operators_are_counted_and_alias_nothing(target: str, tmp_path) -> None:
-    parts = members(changed((*MUL, "target"), target))
-    (op, _) = load(write(tmp_path / "a.pt2", parts)).graph.ops
-    assert op.kind in ("mine::warp", "aten::system")
-    assert op.inputs == ("x", "w")
+    "target", ["torch.ops.mine.warp.default", "torch.ops.aten.system.default", "#mine:warp",
+               "torch.ops.mine.version.default", "torch.ops.aten.mul.strange"]
+)  # fmt: skip
+def test_unknown_operators_are_counted_and_may_write_what_they_are_given(target, tmp_path) -> None:
+    made = changed((*MUL, "target"), target)
+    graph = load(write(tmp_path / "a.pt2", members(made))).graph
+    (op, relu) = graph.ops
+    assert op.kind in ("mine::warp", "aten::system", "mine::version", "mul")
+    assert (op.inputs, op.outputs, op.writes) == (("x", "w"), ("mul.0",), ("w",))
+    assert relu.inputs == op.outputs
     assert op.stated is not None
     assert not op.stated.views
+    assert not op.stated.inplace
+    assert "is unknown: it is taken to write" in graph.notes[0]
+    # Whatever is read afterwards may have been written, and results may lie in operands.
+    body = made["graph_module"]["graph"]
+    body["nodes"][1]["inputs"][0]["arg"] = tensor("x")
+    body["nodes"].append(node("torch.ops.aten.relu_.default", "y", self=tensor("x")))
+    body["nodes"].append(node("torch.ops.aten.neg.default", "z", self=tensor("mul")))
+    body["nodes"].append(node("torch.ops.aten.neg.default", "last", self=tensor("p_w")))
+    body["tensor_values"] |= {"y": meta(2, 8), "z": meta(2, 8), "last": meta(8)}
+    for one in body["nodes"][2:]:
+        one["name"] = one["outputs"][0]["as_tensor"]["name"]
+    op, relu, _, after, neg, last = load(write(tmp_path / "a.pt2", members(made))).graph.ops
+    assert op.outputs == ("mul.0", "mul.1", "mul.2")
+    assert relu.inputs == ("mul.1",)
+    assert (after.kind, after.inputs, neg.inputs) == ("after_write", ("mul.0", "y"), after.outputs)
+    assert last.inputs == ("mul.2",)
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.ops.mine.fill.default", "torch.ops.higher_order.triton_wrapper_mutation"]
+)
+def test_a_call_that_makes_nothing_is_not_lost(target: str, tmp_path) -> None:
+    made = program()
+    body = made["graph_module"]["graph"]
+    fill = node(target, [], source=tensor("mul"), into=tensor("x")) | {"name": "fill"}
+    body["nodes"].insert(1, fill)
+    graph = load(write(tmp_path / "a.pt2", members(made))).graph
+    assert [(op.name, op.inputs) for op in graph.ops] == [
+        ("mul", ("x", "w")), ("fill", ("mul", "x")), ("relu", ("fill.0",)),
+    ]  # fmt: skip
+    assert graph.ops[1].stated.inplace == (0,)
+    body["nodes"] += [node("torch.ops.aten.relu.default", "y", self=tensor("x"))]
+    body["tensor_values"]["y"] = meta(2, 8)
+    graph = load(write(tmp_path / "a.pt2", members(made))).graph
+    assert graph.ops[3].inputs == ("fill.1",)
+    fill["inputs"] = []
+    graph = load(write(tmp_path / "a.pt2", members(made))).graph
+    assert len(graph.ops) == 3
+    assert "takes no tensor and makes none" in " ".join(graph.notes)
 
 
 def test_what_torch_has_no_loader_for_is_not_imported(tmp_path) -> None:
@@ -186,6 +229,32 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path, capfd) -> None:
     refused(path, capfd)
     path.write_bytes(data.replace(whole, (2**31).to_bytes(4, "little")))
     assert "bytes" in refused(path, capfd)
+
+
+def test_many_small_things_are_refused_before_they_are_decoded(tmp_path, capfd) -> None:
+    """Where nobody reads them they cost nothing; all members have one limit together."""
+    many = b"[" + b",".join([b"[]"] * 400_000) + b"]"
+    mark = {"q": "@", "as_int": 2}
+    spec = ("graph_module", "signature", "output_specs")
+    x = ("graph_module", "graph", "tensor_values", "x", "sizes")
+    size = {"as_expr": {"expr_str": "2", "hint": mark}}
+    for keys, value in {
+        spec: [{"user_output": mark}], (*spec, 0, "loss_output"): mark,
+        x: [size, {"as_int": 8}], (*x, 0): size,
+    }.items():  # fmt: skip
+        text = as_json(changed(keys, value)).replace(b'"@"', many)
+        path = write(tmp_path / "a.pt2", members() | {"models/model.json": text})
+        tracemalloc.start()
+        assert len(load(path).graph.ops) == 2
+        assert tracemalloc.get_traced_memory()[1] < 12 * len(text)
+        tracemalloc.stop()
+    more = b'{"config": {}, "x": [' + b",".join([b"[]"] * 1_400_000) + b"]}"
+    parts = members() | {f"data/{kind}/model_{kind}_config.json": more
+                         for kind in ("weights", "constants")}  # fmt: skip
+    parts["models/model.json"] = as_json(changed(spec, [{"user_output": mark}])).replace(
+        b'"@"', b"[" + b",".join([b"[]"] * 1_400_000) + b"]"
+    )
+    assert "too many things" in refused(write(tmp_path / "b.pt2", parts), capfd)
 
 
 def test_large_programs_are_read(tmp_path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from peakfold.frontends.aten_arguments import Arguments, bound, does_nothing, row_attributes
+from peakfold.frontends.aten_doubt import Doubt, is_doubtful, settled
 from peakfold.frontends.aten_schema import Signature
 from peakfold.frontends.aten_values import Place, Ref
 from peakfold.frontends.aten_versions import Versions
@@ -29,6 +30,7 @@ class CallBuilder(Versions):
     def __init__(self, changeable: frozenset[Role] = frozenset({Role.STATE})) -> None:
         super().__init__(changeable)
         self._packed: dict[int, list[str]] = {}
+        self._doubts: dict[int, Doubt] = {}
 
     @abstractmethod
     def signature_of(self, func: Any, args: Sequence[Any]) -> Signature:
@@ -76,9 +78,15 @@ class CallBuilder(Versions):
         signature = self.signature_of(func, args)
         arguments = bound(signature, args, kwargs, self.arguments())
         bare = base_name(signature.operator)
-        if bare in IGNORED or not (any(results) or arguments.written):
-            return
         kind, attrs = torch_kind(signature.domain, signature.operator, arguments.attrs)
+        made = sum(ref is not None for ref in results)
+        doubtful = is_doubtful(signature, kind, made)
+        if doubtful:
+            self._doubt(f"{signature.domain}::{signature.operator}", arguments, made)
+        elif bare in IGNORED:
+            return
+        if not (made or arguments.written):
+            return
         if kind == "read_value":
             return
         attrs |= row_attributes(kind, bare, arguments)
@@ -103,6 +111,36 @@ class CallBuilder(Versions):
             and self._placed(ref.tensor).storage not in given
         ]
         self._add(name, kind, attrs, inputs, outputs, arguments, scope)
+        if doubtful:
+            self._end_doubt(made, outputs, inputs, arguments)
+
+    def _doubt(self, operator: str, arguments: Arguments, made: int) -> None:
+        """Let an operator write every operand."""
+        different = {ref.key: at for at, ref in enumerate(arguments.refs) if ref is not None}
+        arguments.written = list(different.values())
+        if not (made or arguments.written):
+            self.notes[f"{operator} is left out: it takes no tensor and makes none"] = None
+            return
+        self.notes[f"{operator} is unknown: it is taken to write whatever it is given"] = None
+        for ref in arguments.refs:
+            storage = self._placed(ref.tensor).storage if ref is not None else None
+            if storage in self._parameters:
+                self._state.setdefault(storage, self._parameters[storage])
+
+    def _end_doubt(
+        self, made: int, outputs: Sequence[Ref], inputs: Sequence[str], arguments: Arguments
+    ) -> None:
+        """Remember what the last op may have written, and what its results may lie in."""
+        over: list[int | None] = []
+        homes = self._homes(inputs)
+        for ref in outputs:
+            place = self._placed(ref.tensor)
+            self._version[self._name[ref.key]] = len(self._writers.get(place.storage, ()))
+            over.append(None if place.storage in self._state else _home(homes, place))
+        self._doubts[len(self._ops) - 1] = Doubt(made, tuple(over))
+        if made:
+            lie = [self._placed(ref.tensor).storage for ref in (*arguments.refs, *outputs) if ref]
+            self._relate(storage for storage in lie if storage not in self._parameters)
 
     def _same(self, source: Ref | None, result: Ref | None) -> bool:
         """Let a result be its operand, where it has the operand's strides."""
@@ -144,9 +182,10 @@ class CallBuilder(Versions):
         inplace: tuple[int, ...] = ()
         writes: dict[str, None] = {}
         only_views = bool(outputs) and not written
+        homes = self._homes(inputs)
         for at, ref in enumerate(outputs):
             place = self._placed(ref.tensor)
-            base = self._base(place, inputs)
+            base = _home(homes, place)
             new = self._fresh(name if len(outputs) == 1 else f"{name}.{at}")
             names.append(new)
             state = self._state.get(place.storage)
@@ -161,7 +200,7 @@ class CallBuilder(Versions):
             self._name[ref.key] = new
             self._refs.append(ref)
             if base is not None and inputs[base] in written:
-                self._writers.setdefault(place.storage, []).append(new)
+                self._wrote(place.storage, new)
                 if state is not None:
                     writes[state] = None
             self._version[new] = len(self._writers.get(place.storage, ()))
@@ -172,12 +211,14 @@ class CallBuilder(Versions):
         self._ops.append(Op(name, kind, tuple(inputs), tuple(names), attrs,
                             writes=tuple(writes), scope=scope, stated=stated))  # fmt: skip
 
-    def _base(self, place: Place, inputs: list[str]) -> int | None:
-        """Position of the operand in whose storage a result lies."""
-        found = [at for at, name in enumerate(inputs)
-                 if name and self._place[name].storage == place.storage]  # fmt: skip
-        exact = [at for at in found if self._place[inputs[at]] == place]
-        return next(iter((*exact, *found)), None)
+    def _homes(self, inputs: Sequence[str]) -> dict[Place | int, int]:
+        """Positions of operands, the first of each, by their places and by their storages."""
+        homes: dict[Place | int, int] = {}
+        for at, name in enumerate(inputs):
+            if name:
+                homes.setdefault(self._place[name], at)
+                homes.setdefault(self._place[name].storage, at)
+        return homes
 
     def _fact(self, at: int, base: int, name: str, place: Place) -> list[ViewFact]:
         """The stated view, when the result's bytes are a range of the operand's."""
@@ -206,12 +247,19 @@ class CallBuilder(Versions):
         results = tuple(self.read(ref) for ref in outputs if ref.key in self._name)
         used = {n for op in self._ops for n in (*op.operands, *op.reads, *op.writes)}
         used.update(results)
+        ops, gone = settled(self._ops, self._doubts, used)
         unused = set(self._captured) - used
         inputs = (*self._inputs, *(n for n in self._captured if n in used))
-        made = {n for op in self._ops for n in op.results}
+        made = {n for op in ops for n in op.results}
         # The canonical order of the text form: inputs, what no op makes, results.
-        rest = [t for t in self._tensors.values() if t.name not in unused and t.name not in inputs]
+        gone |= {*unused, *inputs}
+        rest = [t for t in self._tensors.values() if t.name not in gone]
         rest.sort(key=lambda t: t.name in made)
         tensors = [*(self._tensors[n] for n in inputs), *rest]
-        return Graph(name, tuple(tensors), tuple(self._ops), inputs, results, source,
+        return Graph(name, tuple(tensors), ops, inputs, results, source,
                      tuple(self.notes))  # fmt: skip
+
+
+def _home(homes: Mapping[Place | int, int], place: Place) -> int | None:
+    """Position of the operand in whose storage a result lies."""
+    return homes.get(place, homes.get(place.storage))

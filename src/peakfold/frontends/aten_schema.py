@@ -8,7 +8,7 @@ arguments, ``->``, and a word per result::
 
 ``@`` is an operand whose bytes a result may lie in, and a result that lies there; ``!`` an operand
 that is written, and a result that is that operand; what follows ``*`` is given by name only;
-defaults are JSON. An overload that is not in the file is nobody's alias and writes nothing.
+defaults are JSON. What an overload that is not in the file does to its operands nobody knows.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ class Signature:
         formals: its arguments, in order.
         results: a mark per result: ``.`` new, ``@`` in an operand's bytes, ``!`` an operand that
             it writes.
+        guessed: nobody wrote it down: what it writes and whose alias it is are unknown.
     """
 
     domain: str
     operator: str
     formals: tuple[Formal, ...]
     results: tuple[str, ...]
+    guessed: bool = False
 
     @property
     def only_views(self) -> bool:

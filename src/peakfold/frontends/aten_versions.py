@@ -8,7 +8,7 @@ where the two are not the same bytes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,8 @@ class Versions(ABC):
         self._writers: dict[int, list[str]] = {}
         self._same_storage: dict[int, tuple[int, int]] = {}
         self._state: dict[int, str] = {}
+        self._parameters: dict[int, str] = {}
+        self._kin: dict[int, list[int]] = {}
         self._declared: dict[Place, str] = {}
         self._refs: list[Ref] = []  # keeps identities alive
         self.notes: dict[str, None] = {}
@@ -79,6 +81,8 @@ class Versions(ABC):
             self._inputs.append(name)
         if role in self._changeable:
             self._state[place.storage] = name
+        elif role is Role.PARAMETER:
+            self._parameters[place.storage] = name
 
     def declare_captured(self, ref: Ref, tensor: Tensor) -> None:
         """Add an input of a body that is an outer tensor, under its name and with its role.
@@ -94,6 +98,8 @@ class Versions(ABC):
         self._captured.append(tensor.name)
         if tensor.role is Role.STATE:
             self._state[place.storage] = tensor.name
+        elif tensor.role is Role.PARAMETER:
+            self._parameters[place.storage] = tensor.name
 
     def tensor(self, ref: Ref) -> Tensor:
         """The IR tensor of a value as it is now."""
@@ -162,16 +168,39 @@ class Versions(ABC):
         writers = self._writers.get(place.storage, [])
         self._looks += len(writers) - self._version[name]
         for writer in writers[self._version[name] :]:
-            if self._looks > self.most_looks:
-                raise ModelError("too many writes of one storage are read through too many views")
+            self._look(0)
             written = self._place[writer]
             if written == place:
                 name = writer
-            elif written.overlaps(place):
+            elif written.storage != place.storage or written.overlaps(place):
                 name = self._after_write(name, writer, ref.tensor)
         self._version[name] = len(writers)
         self._name[ref.key] = name
         return name
+
+    def _wrote(self, storage: int, writer: str) -> None:
+        """Note a write of a storage; whatever may lie in the same bytes is read after it."""
+        for one in self._kin.get(storage, (storage,)):
+            self._writers.setdefault(one, []).append(writer)
+            self._look(1)
+
+    def _relate(self, storages: Iterable[int]) -> None:
+        """Say that storages may be the same bytes."""
+        whole: list[int] = []
+        for storage in dict.fromkeys(storages):
+            group = self._kin.get(storage, [storage])
+            if group is whole:
+                continue
+            if len(group) > len(whole):
+                whole, group = group, whole
+            whole += group
+            self._kin |= dict.fromkeys((*group, storage), whole)
+            self._look(len(group))
+
+    def _look(self, count: int) -> None:
+        self._looks += count
+        if self._looks > self.most_looks:
+            raise ModelError("too many writes of one storage are read through too many views")
 
     def _after_write(self, name: str, writer: str, tensor: Any) -> str:
         new = self._fresh(f"{name}.after")

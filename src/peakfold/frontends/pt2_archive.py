@@ -21,7 +21,7 @@ from peakfold.errors import ModelError, UsageError
 MAX_DIRECTORY = 2**23
 """Bytes of the list of members: some 100,000 of them."""
 MAX_MEMBER = 2**27
-"""Bytes of a member, inflated. A program of 10,000 operators takes about 30 MB."""
+"""Bytes of all that is read, inflated. A program of 10,000 operators takes about 30 MB."""
 MAX_RATIO = 100
 """How many times larger than in the file a member may be; small ones may be larger still."""
 SMALL = 2**20
@@ -121,10 +121,12 @@ def _members(file: zipfile.ZipFile) -> Members:
         shown = version[:20].decode("ascii", "replace")
         raise ModelError(f"its archive version is {shown!r}, known is '0'", hint=TRUST)
     model = _model(inner)
-    return Members(
-        read(f"models/{model}.json"), read(f"data/weights/{model}_weights_config.json"),
-        read(f"data/constants/{model}_constants_config.json"), inner,
-    )  # fmt: skip
+    names = (f"models/{model}.json", f"data/weights/{model}_weights_config.json",
+             f"data/constants/{model}_constants_config.json")  # fmt: skip
+    if (whole := sum(inner.get(name, 0) for name in names)) > MAX_MEMBER:
+        raise ModelError(f"its program has {whole} bytes; at most {MAX_MEMBER} are read")
+    program, weights, constants = map(read, names)
+    return Members(program, weights, constants, inner)
 
 
 def _root(listed: Mapping[str, zipfile.ZipInfo]) -> str:

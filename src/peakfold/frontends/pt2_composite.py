@@ -36,16 +36,20 @@ def taken_apart(signature: Signature) -> Apart | None:
         return None
     name = signature.operator
     bare, tail = (name[:-1], "_") if name.endswith("_") else (name, "")
+    into = any(formal.written for formal in signature.formals) and not tail
     if bare in _RENAMED:
         other = _RENAMED[bare] + tail
-        return lambda pieces, given, made: [_renamed(pieces, other, given, made)]
-    return _APART.get(name)
+        overload = "out" if into else "default"
+        return lambda pieces, given, made: [_renamed(pieces, other, given, made, overload)]
+    return None if into else _APART.get(name)
 
 
-def _renamed(pieces: Pieces, other: str, given: dict[str, Any], made: list[Value]) -> Ref:
+def _renamed(
+    pieces: Pieces, other: str, given: dict[str, Any], made: list[Value], overload: str
+) -> Ref:
     if other == "linalg_cross" and given.get("dim") is None:
         raise Unknown  # the first axis of three elements
-    return pieces.call(other, given, made[0])
+    return pieces.call(other, given, made[0], overload)
 
 
 def _softmax(pieces: Pieces, given: dict[str, Any], made: list[Value]) -> list[Ref]:

@@ -17,6 +17,7 @@ from peakfold.frontends.pt2_schema import (
     Program,
     SymInt,
     TensorMeta,
+    check_items,
     decoded_payloads,
     decoded_program,
 )
@@ -42,6 +43,7 @@ def load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
         ModelError: the file is no exported program, or a broken one.
     """
     members = read_archive(path)
+    check_items((members.program, members.weights, members.constants))
     program = decoded_program(members.program)
     payloads = decoded_payloads(members.weights) | decoded_payloads(members.constants)
     _check_extents(payloads, members.sizes)

@@ -21,7 +21,7 @@ def guessed(domain: str, operator: str, node: Node) -> Signature:
     """The schema of an operator that nobody wrote down: its arguments as the file names them."""
     names = dict.fromkeys(argument.name for argument in node.inputs)
     formals = tuple(Formal(name, True, False, None, False) for name in names)
-    return Signature(domain, operator, formals, ())
+    return Signature(domain, operator, formals, (), guessed=True)
 
 
 def called(node: Node) -> str:

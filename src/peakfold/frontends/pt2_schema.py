@@ -6,10 +6,11 @@ fields that nobody here needs are skipped. Strings stay strings: none is ever re
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable
+from typing import Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from peakfold.boundary import foreign
 from peakfold.errors import ModelError
@@ -17,8 +18,8 @@ from peakfold.frontends.pt2_archive import TRUST
 
 MAJOR = 8
 """The version of the schema that is understood."""
-MAX_OBJECTS = 3_000_000
-"""Records of a JSON text; an operator takes some thirty."""
+MAX_ITEMS = 8_000_000
+"""Records, lists and items of the JSON texts of one file; an operator takes under a hundred."""
 
 _T = TypeVar("_T")
 
@@ -32,11 +33,25 @@ class Named(Struct):
     name: str
 
 
+class Hint(Struct):
+    """The number that a size had when the program was captured; flags are no sizes."""
+
+    as_int: int | None = None
+
+
 class Expr(Struct):
     """A size as text, with the number it had when the program was captured."""
 
     expr_str: str
-    hint: dict[str, Any] | None = None
+    hint: Raw = Raw()
+
+    @property
+    def hinted(self) -> int | None:
+        """The number it had, if the file says so in the way that is known."""
+        try:
+            return msgspec.json.decode(self.hint, type=Hint).as_int
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
 
 
 class SymInt(Struct):
@@ -109,8 +124,6 @@ class Argument(Struct):
     as_optional_tensors: list[OptionalTensor] | None = None
     as_sym_float: SymArgument | None = None
     as_optional_tensor: OptionalTensor | None = None
-    as_nested_tensors: list[list[Named]] | None = None
-    as_string_to_argument: dict[str, Argument] | None = None
 
 
 class NamedArgument(Struct):
@@ -176,11 +189,15 @@ class InputSpec(Struct):
     tensor_constant: TensorConstant | None = None
 
 
+class Output(Struct):
+    """An output of the user's; which one, the graph says."""
+
+
 class OutputSpec(Struct):
     """What an output of the graph is for; the others are side effects."""
 
-    user_output: dict[str, Any] | None = None
-    loss_output: dict[str, Any] | None = None
+    user_output: Output | None = None
+    loss_output: Output | None = None
 
 
 class Signature(Struct):
@@ -260,8 +277,16 @@ def decoded_payloads(text: bytes) -> dict[str, Payload]:
     )
 
 
+def check_items(texts: Iterable[bytes]) -> None:
+    """Bound what JSON texts become, which takes far more memory than they do.
+
+    Raises:
+        ModelError: together they hold more than `MAX_ITEMS`.
+    """
+    if sum(text.count(mark) for text in texts for mark in (b"{", b"[", b",")) > MAX_ITEMS:
+        raise ModelError("no exported program: it describes too many things")
+
+
 def _decoded(text: bytes, kind: type[_T], what: str) -> _T:
-    if text.count(b"{") > MAX_OBJECTS:  # each takes far more memory than text
-        raise ModelError(f"{what}: it describes too many things")
     with foreign(what):
         return msgspec.json.decode(text, type=kind)

@@ -183,8 +183,7 @@ def _traced(meta: TensorMeta) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 def _hint(size: SymInt) -> int | None:
     if size.as_expr is None:
         return size.as_int
-    number = (size.as_expr.hint or {}).get("as_int")
-    return number if type(number) is int else None
+    return size.as_expr.hinted
 
 
 class ProgramBuilder(CallBuilder):
