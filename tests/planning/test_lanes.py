@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+from unittest.mock import patch
+
 import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peakfold.analysis import Index
-from peakfold.analysis.parallel import Precedence, Use, conflicts, graph_needs
+from peakfold.analysis.parallel import Precedence, Use, conflicts, graph_needs, nearly_over
 from peakfold.ir import Graph, parse_graph
 from peakfold.packing import Packing, Problem
 from peakfold.packing import pack as real_pack
@@ -121,18 +124,21 @@ def test_what_the_judges_accept_is_right_in_every_run_even_when_mutated(
             assert runs_right_in(graph, claimed, order)
 
 
-@given(graphs(max_ops=10), st.data())
-def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject) -> None:
-    assume(graph.ops)
-    index = Index.of(graph)
-    order = Precedence.of(graph_needs(index), range(len(graph.ops)))
-    count = data.draw(st.integers(0, 6))
+def drawn_uses(graph: Graph, data: st.DataObject) -> list[Use]:
     uses = []
-    for _ in range(count):
+    for _ in range(data.draw(st.integers(0, 6))):
         first = data.draw(st.integers(-1, len(graph.ops) - 1))
         more = data.draw(st.sets(st.integers(max(first, 0), len(graph.ops) - 1), max_size=3))
         touches = more | ({first} if first >= 0 else set())
         uses.append(Use(first, tuple(sorted(touches)), data.draw(st.booleans())))
+    return uses
+
+
+@given(graphs(max_ops=10), st.data())
+def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject) -> None:
+    assume(graph.ops)
+    order = Precedence.of(graph_needs(Index.of(graph)), range(len(graph.ops)))
+    uses = drawn_uses(graph, data)
 
     def over(a: Use, b: Use) -> bool:
         return (
@@ -142,11 +148,31 @@ def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject
 
     expect = [
         (i, j)
-        for i in range(count)
-        for j in range(i + 1, count)
+        for i in range(len(uses))
+        for j in range(i + 1, len(uses))
         if not over(uses[i], uses[j]) and not over(uses[j], uses[i])
     ]
     assert [tuple(pair) for pair in conflicts(order, uses).tolist()] == expect
+
+
+@pytest.mark.parametrize("block", [3, 8192])
+@given(graphs(max_ops=10), st.data())
+def test_edges_that_alone_free_a_conflict_agree_with_their_definition(
+    block: int, graph: Graph, data: st.DataObject
+) -> None:
+    assume(graph.ops)
+    order = Precedence.of(graph_needs(Index.of(graph)), range(len(graph.ops)))
+    uses = drawn_uses(graph, data)
+    expect = []
+    for (a, one), (b, two) in permutations(enumerate(uses), 2):
+        if not one.kept and two.first >= 0:
+            missing = [op for op in one.touches if not order.precedes(op, two.first)]
+            if len(missing) == 1 and missing[0] < two.first:
+                expect.append((a, missing[0], b))
+                assert (min(a, b), max(a, b)) in set(map(tuple, conflicts(order, uses).tolist()))
+    with patch("peakfold.analysis.parallel._BLOCK", block):
+        found = list(nearly_over(order, uses))
+    assert sorted((a, op, b) for a, op, others in found for b in others.tolist()) == sorted(expect)
 
 
 @pytest.mark.req("R37")

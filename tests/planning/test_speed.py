@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -14,13 +15,21 @@ from peakfold.ir import Graph, parse_graph
 from peakfold.packing.deadline import Deadline
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.fit import fit
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.layouts import Layout, make_layout
+from peakfold.planning.order.copies import sharing_of
+from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.ideals import search_ideals
+from peakfold.planning.order.line import Line
+from peakfold.planning.order.model import build_model
 from peakfold.planning.pieces import strips
 from peakfold.planning.planner import study_graph
 from peakfold.planning.ranges import Ranges
+from peakfold.planning.study import Study
 from peakfold.planning.total import Budgets
-from peakfold.planning.tradeoff import trade_offs
+from peakfold.planning.tradeoff import trade_offs, with_chosen_edges
 from peakfold.planning.verify import verify_plan
+
+from .test_examples import EX6
 
 WINDOWS = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 9)).map(lambda t: Interval(t[0], t[0] + t[1])),
@@ -122,6 +131,59 @@ def test_rows_of_lanes_and_levers_of_fit_say_so(monkeypatch: pytest.MonkeyPatch)
     answer = fit(graph, Budgets(arena=64), options)
     assert not answer.complete
     assert not all(lever.complete for lever in answer.levers)
+
+
+def test_when_time_is_up_no_more_edges_are_sought_and_the_plan_says_so() -> None:
+    study = study_graph(EX6, PlanOptions(lanes=0, align=1))
+    most = with_chosen_edges(study, 1)
+    assert len(most.running.added) == 1
+    assert make_layout(most, "arena").complete
+    none = with_chosen_edges(study, 1, Deadline(0.0))
+    assert not none.running.added
+    assert not make_layout(none, "arena").complete
+
+
+def test_an_edge_found_before_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Deadline.never()
+    totals: list[int] = []
+
+    def layout(study: Study, mode: Literal["arena"]) -> Layout:
+        made = make_layout(study, mode)
+        totals.append(made.total)
+        if made.total < totals[0]:
+            clock.stop = 0.0
+        return made
+
+    monkeypatch.setattr("peakfold.planning.tradeoff.make_layout", layout)
+    monkeypatch.setattr("peakfold.planning.tradeoff._edges_clock", lambda seconds: clock)
+    result = make_plan(EX6, PlanOptions(lanes=0, align=1, added_edges=3))
+    assert totals[-1] < totals[0]
+    assert len(result.study.running.added) == 1
+    assert result.plan.search == "time limit"
+    assert all(check.ok for check in verify_plan(EX6, result.plan))
+
+
+def test_rows_of_added_edges_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_graph(EX6, PlanOptions())
+    assert all(row.complete for row in trade_offs(study, [0], 1))
+    monkeypatch.setattr("peakfold.planning.tradeoff._edges_clock", lambda seconds: Deadline(0.0))
+    assert [row.complete for row in trade_offs(study, [1, 0], 1)] == [True, False]
+
+
+@pytest.mark.parametrize("steps", [0, 3, 60, 700])
+def test_an_exact_search_that_is_cut_short_bounds_all_orders(steps: int) -> None:
+    study = study_graph(parse_graph("peakfold-graph 1\n" + lives(9)), PlanOptions(align=1))
+    model = build_model(study, sharing_of(study))
+    line = Line(model, list(study.order))
+    fragment = line.fragment(0, model.ops)
+    full = Effort(60.0)
+    lowest = search_ideals(fragment, 0, 1 << 60, full).peak
+    few = Effort(60.0)
+    with few.at_most(steps):
+        found = search_ideals(fragment, 0, 1 << 60, few)
+    assert found.bound <= lowest
+    assert few.used <= max(steps, 1) + model.ops
+    assert found.order is None or fragment.peak(found.order) == lowest
 
 
 @pytest.mark.parametrize("most", [0, 10**9])

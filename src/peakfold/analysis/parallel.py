@@ -227,6 +227,49 @@ def _later_conflicts(
                 yield buffer, by_start[here][_bits(missing, width)[births[here] - low]]
 
 
+def nearly_over(
+    order: Precedence, uses: Sequence[Use], check: Callable[[], None] = lambda: None
+) -> Iterator[tuple[int, int, Pairs]]:
+    """Touches that alone keep a buffer from being over before others are born.
+
+    An edge from such an op to the first write of one of the others, which the order allows,
+    frees that pair of conflict.
+
+    Args:
+        order: what precedes what.
+        uses: per buffer.
+        check: polled at each buffer; ends the work by raising.
+
+    Yields:
+        A buffer, an op that touches it, and the others, by birth; all of a triple are distinct.
+
+    Example:
+        >>> pair = Precedence.of([(), (0,), ()], (0, 1, 2))
+        >>> found = nearly_over(pair, [Use(0, (0, 1)), Use(2, (2,))])
+        >>> [(buffer, op, others.tolist()) for buffer, op, others in found]
+        [(0, 1, [1])]
+    """
+    births = np.array([_start(order, use) for use in uses], dtype=np.int64)
+    by_start = np.argsort(births, kind="stable")
+    births = births[by_start]
+    for low in range(0, len(order.order), _BLOCK):
+        later = _descendants(order, low, low + _BLOCK)
+        width = min(_BLOCK, len(order.order) - low)
+        here = slice(*np.searchsorted(births, (low, low + width)))
+        born = sum(1 << at - low for at in np.unique(births[here]).tolist())
+        for buffer, use in enumerate(uses):
+            check()
+            all_over, all_but_one = (0 if use.kept else born), 0
+            for op in use.touches:
+                all_but_one = all_but_one & later[op] | all_over & ~later[op]
+                all_over &= later[op]
+            for op in use.touches if all_but_one else ():
+                behind = max(order.position[op] - low + 1, 0)
+                waiting = all_but_one & ~later[op] & -1 << behind
+                if waiting:
+                    yield buffer, op, by_start[here][_bits(waiting, width)[births[here] - low]]
+
+
 def _start(order: Precedence, use: Use) -> int:
     return -1 if use.first < 0 else order.position[use.first]
 

@@ -78,6 +78,7 @@ def heaviest_clique(problem: Problem) -> int:
     rank = np.empty(problem.buffers, dtype=np.int64)
     largest = np.argsort(-size, kind="stable")
     rank[largest] = np.arange(problem.buffers)
+    beside = np.zeros(problem.buffers, dtype=np.bool_)
     best = looked = 0
     for seed in largest[:SEEDS].tolist():
         clique, common = int(size[seed]), near.beside(seed)
@@ -85,7 +86,10 @@ def heaviest_clique(problem: Problem) -> int:
         while len(common):
             looked += len(common)
             clique += int(size[common[0]])
-            common = common[1:][np.isin(common[1:], near.beside(common[0]), assume_unique=True)]
+            others = near.beside(common[0])
+            beside[others] = True
+            common = common[beside[common]]  # none is beside itself
+            beside[others] = False
         best = max(best, clique)
         if looked > LOOKED:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 
 import msgspec
@@ -120,6 +121,12 @@ def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
     return plan_layout(study, make_layout(study, "arena"))
 
 
+@cache
+def _version() -> str:
+    """Read from a file of the installation, so once for all bodies."""
+    return metadata.version("peakfold")
+
+
 def _strategy(options: PlanOptions, mode: Mode) -> str:
     if mode == options.mode:
         return options.strategy
@@ -139,7 +146,7 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
     names = study.index.name
     return Plan(
         schema=SCHEMA,
-        version=metadata.version("peakfold"),
+        version=_version(),
         graph=GraphId(
             name=study.source.name, format=study.source.source, source=study.source.digest,
             digest=study.graph.digest,

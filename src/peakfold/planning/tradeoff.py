@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from peakfold.analysis.parallel import (
     Edge,
     Precedence,
-    conflicts,
     crowding,
     graph_needs,
+    nearly_over,
     without_implied,
 )
-from peakfold.planning.layouts import Layout, layout_clock, make_layout
+from peakfold.errors import TimeLimit
+from peakfold.packing.deadline import Deadline
+from peakfold.planning.layouts import Layout, full_aliasing, make_layout
 from peakfold.planning.memory import Memory
 from peakfold.planning.parallel import MOST_PAIRS, uses_of, way_of_running, with_added
 from peakfold.planning.ranges import Ranges
 from peakfold.planning.study import Study
 
 _CANDIDATES = 200
+# All edges together are sought for as long as one search may take, and so many seconds at least.
+_SECONDS = 1.0
 
 
 def implied_edges(study: Study, layout: Layout) -> list[Edge]:
@@ -79,51 +85,77 @@ def _place(study: Study, layout: Layout, base: dict[int, int], tensor: int) -> t
     return base[storages.of[tensor]] + storages.offset[tensor], study.index.nbytes[tensor]
 
 
-def with_chosen_edges(study: Study, count: int) -> Study:
+def with_chosen_edges(study: Study, count: int, deadline: Deadline | None = None) -> Study:
     """The study with up to `count` edges added, each the one that saves most memory.
 
     An edge is a candidate if it alone takes a conflict away. Ties go to the shorter run, then
-    to the lower op numbers; the search stops when no edge saves anything, or when the clock of
-    one layout ends it for each edge.
+    to the lower op numbers; the search stops when no edge saves anything. When time is up the
+    best edge tried by then is the last one, and the study is not `complete`.
+
+    Args:
+        study: of free lanes, or of several.
+        count: how many edges at most.
+        deadline: of all edges together; by default after the time limit.
     """
+    deadline = deadline or _edges_clock(study.options.time_limit)
+    total: int | None = None
     for _ in range(count):
+        total = _tried(study, deadline) if total is None else total
+        candidates, complete = _candidates(study, deadline)
         best: tuple[int, int, Edge] | None = None
-        total = make_layout(study, "arena").total
-        deadline = layout_clock(study)
-        for edge in _candidates(study):
+        for edge in candidates:
             if deadline.expired():
-                study = replace(study, complete=False)
+                complete = False
                 break
             tried = replace(study, running=with_added(study.index, study.running, [edge]))
-            key = (make_layout(tried, "arena").total, tried.running.makespan, edge)
+            key = (_tried(tried, deadline), tried.running.makespan, edge)
             best = key if best is None or key < best else best
+        study = study if complete else replace(study, complete=False)
         if best is None or best[0] >= total:
             break
+        total = best[0]
         study = replace(study, running=with_added(study.index, study.running, [best[2]]))
+        if not complete:
+            break
     return study
 
 
-def _candidates(study: Study) -> list[Edge]:
+def _edges_clock(seconds: float) -> Deadline:
+    return Deadline.after(max(seconds, _SECONDS))
+
+
+def _tried(study: Study, deadline: Deadline) -> int:
+    """Bytes of the arena, if all that is left of the time may go into finding it."""
+    options = study.options
+    limited = replace(options, time_limit=min(options.time_limit, deadline.left))
+    return make_layout(replace(study, options=limited), "arena").total
+
+
+def _candidates(study: Study, deadline: Deadline) -> tuple[list[Edge], bool]:
+    """Edges that free conflicts, those between the largest blocks first, and whether all."""
     guard = study.running.guard
     if guard is None:
-        return []
-    played = make_layout(study, "arena").timeline
+        return [], True
+    played = study.play(full_aliasing(study))
     uses = uses_of(study.index, played)
-    weight: dict[Edge, int] = {}
-    if int(crowding(guard, uses).sum()) // 2 > MOST_PAIRS:
-        return []
-    for pair in conflicts(guard, uses).tolist():
-        for a, b in (pair, pair[::-1]):
-            first = uses[b].first
-            if uses[a].kept or first < 0:
-                continue
-            missing = [op for op in uses[a].touches if not guard.precedes(op, first)]
-            if len(missing) == 1 and guard.position[missing[0]] < guard.position[first]:
-                size = min(played.blocks[a].size, played.blocks[b].size)
-                edge = (missing[0], first)
-                weight[edge] = weight.get(edge, 0) + size
-    heaviest = sorted(weight, key=lambda edge: (-weight[edge], edge))
-    return heaviest[:_CANDIDATES]
+    size = np.array([block.size for block in played.blocks], dtype=np.int64)
+    first = np.array([use.first for use in uses], dtype=np.int64)
+    ops = len(guard.order)
+    codes, weights = [first[:0]], [size[:0]]
+    complete = True
+    try:
+        if int(crowding(guard, uses, deadline.check).sum()) // 2 > MOST_PAIRS:
+            return [], True
+        for buffer, op, others in nearly_over(guard, uses, deadline.check):
+            codes.append(op * ops + first[others])
+            weights.append(np.minimum(size[buffer], size[others]))
+    except TimeLimit:
+        complete = False
+    code, at = np.unique(np.concatenate(codes), return_inverse=True)
+    weight = np.zeros(len(code), dtype=np.int64)
+    np.add.at(weight, at, np.concatenate(weights))
+    heaviest = code[np.argsort(-weight, kind="stable")][:_CANDIDATES]
+    return [divmod(edge, ops) for edge in heaviest.tolist()], complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +198,11 @@ def trade_offs(study: Study, lanes: Sequence[int], added_edges: int = 0) -> list
         running = way_of_running(study.index, study.order, count)
         rows.append(_row(replace(study, running=running, order=running.order), serial))
     free = replace(study, running=way_of_running(study.index, study.order, 0))
+    deadline = _edges_clock(share * added_edges)
     for _ in range(added_edges):
-        more = with_chosen_edges(free, 1)
+        more = with_chosen_edges(free, 1, deadline)
         if more.running.added == free.running.added:
+            rows[-1:] = [replace(row, complete=row.complete and more.complete) for row in rows[-1:]]
             break
         free = more
         rows.append(_row(free, serial))

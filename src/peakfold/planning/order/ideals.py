@@ -79,16 +79,22 @@ class _Search:
                 continue
             if state.done == full:
                 return Found(self._path(full), peak, peak)
-            for op in bits(state.ready):
-                ran = self.moves.runs[op]
-                after = run_all(self.fragment, state, ran)
-                if after.peak < self.ceiling:
-                    self._offer(after, state, ran)
-            ended = not self.effort.spend(state.ready.bit_count())
-            if ended or len(self.best) > _STATES:
+            if not self._expand(state) or len(self.best) > _STATES:
                 bound = min((entry[0] for entry in self.heap), default=self.ceiling)
                 return Found(None, self.ceiling, min(bound, self.ceiling))
         return Found(None, self.ceiling, self.ceiling)
+
+    def _expand(self, state: State) -> bool:
+        """Queue what may follow a state; false, with the state queued again, without effort."""
+        for op in bits(state.ready):
+            ran = self.moves.runs[op]
+            after = run_all(self.fragment, state, ran)
+            if after.peak < self.ceiling:
+                self._offer(after, state, ran)
+            if not self.effort.spend(1):
+                self._queue(state)
+                return False
+        return True
 
     def _offer(self, state: State, before: State, ran: tuple[int, ...]) -> None:
         """Settle a new state and queue it unless its set was reached as cheaply before."""
@@ -104,8 +110,11 @@ class _Search:
             self.best[settled.done] = settled.peak
         if settled.done:
             self.came[settled.done] = (before.done, ran + more)
-        size = -settled.done.bit_count()
-        heappush(self.heap, (settled.peak, size, settled.live, settled.done, settled))
+        self._queue(settled)
+
+    def _queue(self, state: State) -> None:
+        size = -state.done.bit_count()
+        heappush(self.heap, (state.peak, size, state.live, state.done, state))
 
     def _path(self, done: int) -> tuple[int, ...]:
         runs: list[tuple[int, ...]] = []

@@ -102,12 +102,12 @@ def settle(
         before: an earlier state without forced moves, or `state` itself.
         state: where to start.
         ran: what ran in between.
-        effort: charged for the steps looked at.
+        effort: charged for the steps looked at; without any left, what is made by then is all.
     """
     made: list[int] = []
     roomier = state is before or state.live < before.live or state.peak > before.peak
     look = state.ready if roomier else _near(moves, ran) & state.ready
-    while look:
+    while look and effort.left:
         op = (look & -look).bit_length() - 1
         look &= look - 1
         found = _forced_run(fragment, state, op, effort)
