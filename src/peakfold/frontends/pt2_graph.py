@@ -82,6 +82,8 @@ class Walker:
 
     def enter(self, name: str, value: Value) -> Ref:
         """Let a name of this graph stand for a tensor from now on."""
+        if name in self._values:
+            raise ModelError("two things have this name", where=f"tensor {name!r}")
         # Names of a body are not those of the graph around it.
         self._values[name] = Ref((id(self), name), value)
         return self._values[name]
@@ -317,6 +319,8 @@ def _plain(arg: Argument) -> object:
     """An argument that is a value of its own."""
     if arg.as_scalar_type is not None:
         return dtype_of(arg.as_scalar_type)
+    if any(not -(2**63) <= n < 2**63 for n in (arg.as_int or 0, *(arg.as_ints or ()))):
+        raise ModelError("an integer argument has more than 64 bits")
     if arg.as_float is not None:
         return float(arg.as_float)
     if arg.as_floats is not None:
