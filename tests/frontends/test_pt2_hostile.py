@@ -435,3 +435,21 @@ def test_errors_say_where(tmp_path) -> None:
     parts = members(changed((*MUL, "inputs", 0, "arg"), tensor("nobody")))
     with pytest.raises(ModelError, match=r"a\.pt2, op 'mul', tensor 'nobody'"):
         load(write(tmp_path / "a.pt2", parts))
+
+
+def test_sizes_that_known_operators_do_not_make_are_doubted(tmp_path) -> None:
+    """What a file says of the result of an operator is held against the operator's own rule."""
+    from peakfold.planning import make_plan
+
+    honest = load(write(tmp_path / "a.pt2", members())).graph
+    lied = load(
+        write(
+            tmp_path / "b.pt2",
+            members(changed((*GRAPH, "tensor_values", "relu", "sizes", 0), {"as_int": 1})),
+        )
+    ).graph
+    assert not honest.doubts
+    assert lied.doubts
+    plan = make_plan(lied).plan
+    assert not plan.proof.packing
+    assert not plan.proof.order

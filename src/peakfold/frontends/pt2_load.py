@@ -26,6 +26,8 @@ from peakfold.ir import Graph, Role
 from peakfold.ir.expression import Expression
 from peakfold.ir.size_functions import Unreadable
 from peakfold.ir.sizes import parse_size_text
+from peakfold.ops.doubts import listed as doubts_of
+from peakfold.ops.facts import contradictions
 
 
 def load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
@@ -78,7 +80,10 @@ def _read(
     if unknown := sorted(set(dims) - set(sizes.symbols)):
         listed = ", ".join(sorted(sizes.symbols)) or "none"
         raise UsageError(f"no dimension is called {unknown[0]!r}", hint=f"symbols: {listed}")
-    return replace(made, notes=(*made.notes, *_notes(program, walker, dims)))
+    # Inside vmap an export shows one item beside operands of all of them.
+    doubts = () if walker.mapped() else doubts_of(contradictions(made))
+    notes = (*made.notes, *_notes(program, walker, dims), *doubts)
+    return replace(made, notes=notes, doubts=doubts)
 
 
 def _given(spec: InputSpec) -> str:

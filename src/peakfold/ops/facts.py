@@ -53,6 +53,25 @@ int8[4] (state what the op makes, or give it another kind: opaque is believed)
                 _check_op(op, rule, part, graph.source)
 
 
+def contradictions(graph: Graph) -> list[str]:
+    """What `check_facts` would refuse, a line an op: for files whose makers are not asked to mend.
+
+    Ops that write an operand are left out: which operand a rule reads is then another matter.
+    """
+    found: list[str] = []
+    for part in walk_regions(graph):
+        for op in part.ops:
+            rule = lookup(op.kind).shape
+            writes = op.writes or (op.stated is not None and op.stated.inplace)
+            if rule is None or writes:
+                continue
+            try:
+                _check_op(op, rule, part, graph.source)
+            except ModelError as error:
+                found.append(f"{error.where}: {error.what}")
+    return found
+
+
 def _check_op(op: Op, rule: ShapeRule, graph: Graph, source: str) -> None:
     where = f"op {op.name!r} ({op.kind})"
     complete = source in _COMPLETE
