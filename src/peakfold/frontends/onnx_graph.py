@@ -169,10 +169,11 @@ def _remember_maker(scope: Scope, node: NodeProto, op: Op) -> None:
 def _check_names(
     scope: Scope, node: NodeProto, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> None:
+    read, made = set(inputs), set(outputs)
     for name in (*inputs, *outputs):
-        if name and name in outputs and scope.defines(name):
+        if name and name in made and scope.defines(name):
             raise ModelError(f"makes {name!r}, which exists already", where=where(node))
-        if name in inputs and name and scope.proto_of(name) is None:
+        if name in read and name and scope.proto_of(name) is None:
             raise ModelError(f"reads {name!r}, which nothing makes", where=where(node))
 
 
