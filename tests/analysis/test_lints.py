@@ -130,3 +130,20 @@ def test_vocabulary_and_head_size():
     (lint,) = of(odd.graph(odd.op("attention", "q k v", (1, 4, 16, 20))), "head-size")
     assert "filled to 24" in lint.message
     assert of(nets.bert_base(16), "head-size") == []
+
+
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("kind", [
+    "conv", "fused_conv", "conv_2d", "attention", "sdpa", "group_query_attention", "softmax",
+    "matmul", "gemm", "linear", "addmm",
+])  # fmt: skip
+def test_ops_without_the_operands_that_they_should_have_get_no_advice(
+    kind: str, count: int
+) -> None:
+    """A broken file may hold any operator with any number of operands."""
+    operands = ", ".join(["x", "x", "x"][:count])
+    graph = parse_graph(
+        f"peakfold-graph 1\ninput x: float32[1,16,64,64]\na: float32[1,16,64,64] = {kind}"
+        f"({operands})\nb: float32[1,16,64,64] = softmax(a)\noutput b"
+    )
+    assert isinstance(lints(graph, cost_of(graph)), tuple)

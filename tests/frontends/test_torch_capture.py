@@ -479,7 +479,7 @@ def test_custom_operators_are_counted_and_named():
     library.impl("warp", lambda x, y: torch.empty_like(x), "Meta")
     module = zoo.Fn(lambda x, y: torch.ops.peakfold_test.warp(x * 1, z := y * 1) + z)
     graph = capture(module, (rand(2), rand(2)))
-    from peakfold.analysis.facts import unsupported
+    from peakfold.analysis import unsupported
 
     assert unsupported(graph) == {"peakfold_test::warp": 1}
     (warp,) = [op for op in graph.ops if "::" in op.kind]

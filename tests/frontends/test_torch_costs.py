@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn, rand  # noqa: E402
 
+from peakfold.analysis import unsupported  # noqa: E402
 from peakfold.analysis.counting import cost_of  # noqa: E402
-from peakfold.analysis.facts import unsupported  # noqa: E402
 from peakfold.errors import ModelError  # noqa: E402
 from peakfold.frontends.torch_module import capture  # noqa: E402
 from peakfold.ir import Role, check_graph  # noqa: E402

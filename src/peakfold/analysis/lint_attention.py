@@ -21,7 +21,7 @@ a multiple of the second."""
 def _attentions(graph: Graph) -> Iterator[tuple[Op, int, int, int, Tensor]]:
     """Attention ops: query heads, key heads, width of a key and a value together, the keys."""
     for op in graph.ops:
-        if op.kind in ("attention", "sdpa"):
+        if op.kind in ("attention", "sdpa") and len(op.inputs) >= 3:
             q, k, v = (graph.by_name.get(name) for name in op.inputs[:3])
             shapes = [concrete(t) for t in (q, k, v)]
             if k is not None and all(s is not None and len(s) == 4 for s in shapes):
@@ -61,13 +61,14 @@ def scores(graph: Graph, _cost: Cost) -> Iterator[Lint]:
     names: list[str] = []
     moved, steps = 0, 0
     for op in graph.ops:
-        shape = concrete(graph.by_name[op.outputs[0]]) if op.kind == "softmax" else None
+        result = graph.by_name.get(op.outputs[0]) if op.kind == "softmax" and op.outputs else None
+        shape = concrete(result) if result is not None else None
         if shape is None or len(shape) < 3 or min(shape[-2:]) < 16:
             continue
         if not _is_scores(op, graph):
             continue
         names.append(op.name)
-        moved += 4 * (graph.by_name[op.outputs[0]].nbytes or 0)
+        moved += 4 * ((result.nbytes if result is not None else 0) or 0)
         steps = max(steps, shape[-1])
     if names:
         yield Lint(
@@ -80,12 +81,12 @@ def scores(graph: Graph, _cost: Cost) -> Iterator[Lint]:
 
 def _is_scores(op: Op, graph: Graph) -> bool:
     """Whether a softmax stands between two products of activations."""
-    at = graph.producer.get(op.inputs[0])
+    at = graph.producer.get(op.inputs[0]) if op.inputs else None
     for _ in range(4):  # through scale, mask and cast
         if at is None:
             return False
         if graph.ops[at].kind in ("matmul", "bmm", "batch_matmul", "einsum", "baddbmm"):
-            return not any(graph.by_name[n].role.static for n in graph.ops[at].inputs[:2])
+            return not any(graph[n].role.static for n in graph.ops[at].inputs[:2] if n)
         at = graph.producer.get(graph.ops[at].inputs[0]) if graph.ops[at].inputs else None
     return False
 
@@ -131,7 +132,7 @@ def head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
                 saves_bytes=None,
             )  # fmt: skip
     for op in graph.ops:
-        if op.kind not in ("matmul", "gemm", "linear", "addmm") or not op.outputs[0]:
+        if op.kind not in ("matmul", "gemm", "linear", "addmm") or not any(op.outputs[:1]):
             continue
         result = concrete(graph.by_name[op.outputs[0]])
         if result and result[-1] >= ROWS and result[-1] % MULTIPLE:

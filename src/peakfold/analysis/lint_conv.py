@@ -55,9 +55,10 @@ class _Conv:
 
 def _convolutions(graph: Graph) -> Iterator[_Conv]:
     for op in graph.ops:
-        if op.kind not in ("conv", "fused_conv", "conv_2d") or not op.outputs[0]:
+        named = (*op.inputs[:2], *op.outputs[:1])
+        if op.kind not in ("conv", "fused_conv", "conv_2d") or len(named) < 3 or not all(named):
             continue
-        tensors = [graph.by_name[name] for name in (op.inputs[0], op.inputs[1], op.outputs[0])]
+        tensors = [graph.by_name[name] for name in named]
         x, w, y = (concrete(t) for t in tensors)
         bits, groups = tensors[0].dtype.bits, op.attrs.get("group", 1)
         if not (x and w and y and bits) or len(w) < 3 or not isinstance(groups, int):
@@ -131,8 +132,10 @@ def _form(op: Op, graph: Graph) -> object:
     at = {"conv": 1, "matmul": 1, "gemm": 1, "linear": 1, "addmm": 2}.get(op.kind)
     if at is None or at >= len(op.inputs):
         return None
-    weight = graph.by_name[op.inputs[at]]
-    if not weight.role.static or weight.shape is None or op.inputs[0] in ("", op.inputs[at]):
+    weight = graph.by_name.get(op.inputs[at])
+    if weight is None or not weight.role.static or weight.shape is None:
+        return None
+    if op.inputs[0] in ("", op.inputs[at]):
         return None
     if op.kind != "conv":
         return op.kind, op.attrs.get("transB", 0), op.attrs.get("transA", 0)

@@ -244,7 +244,7 @@ def nearly_over(
         A buffer, an op that touches it, and the others, by birth; all of a triple are distinct.
 
     Example:
-        >>> pair = Precedence.of([(), (0,), ()], (0, 1, 2))
+        >>> pair = Precedence.of([(), (0,), (0,)], (0, 1, 2))
         >>> found = nearly_over(pair, [Use(0, (0, 1)), Use(2, (2,))])
         >>> [(buffer, op, others.tolist()) for buffer, op, others in found]
         [(0, 1, [1])]
