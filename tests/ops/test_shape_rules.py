@@ -11,9 +11,12 @@ import pytest
 from onnx import helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
+from peakfold.errors import ModelError
+from peakfold.ir import parse_graph
 from peakfold.ir.graph import Tensor
 from peakfold.ir.types import OPAQUE
 from peakfold.ops import Context, lookup
+from peakfold.ops.facts import check_facts
 
 from .bridge import as_context, ctx_of, dtype_of
 from .instances import every_instance
@@ -286,3 +289,16 @@ def test_slices_and_reshapes_of_symbols():
     assert op("add", [("n", 4), (0, 4)]) == ((0, 4),)
     assert op("add", [(2, 4), (3, 4)]) is None
     assert op("conv", [("n", 3, "h", 8), (4, 3, 3, 3)], pads=(1, 1, 1, 1)) == (("n", 4, "h", 8),)
+
+
+@pytest.mark.parametrize(("attrs", "words"), [
+    ("group=-4", "groups"), ("group=0", "groups"), ("group=3", "groups of"),
+    ("strides=[0, 1]", "strides"), ("dilations=[-1, 1]", "dilations"),
+])  # fmt: skip
+def test_convolutions_that_cannot_be_are_refused(attrs: str, words: str) -> None:
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: float32[1,4,8,8]\nparameter w: float32[4,4,3,3]\n"
+        f"y: float32[1,4,6,6] = conv(x, w, {attrs})\noutput y"
+    )
+    with pytest.raises(ModelError, match=words):
+        check_facts(graph)
