@@ -1,0 +1,80 @@
+"""The truth of a training step: a plain loop in a process that knows nothing of peakfold.
+
+``python -m tests.oracles.torch_plain GROUP`` reads names of steps, a line each, and prints a line
+of JSON for each: the bytes that were there before the second step plus the highest running sum
+of the allocations in it, or why it cannot be run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from tests.oracles import torch_generated, torch_losses, torch_operators
+from tests.oracles.torch_operators import Step
+
+ROOT = Path(__file__).parents[2]
+GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
+    "operators": torch_operators.steps, "losses": torch_losses.steps,
+    "modules": torch_generated.steps,
+}  # fmt: skip
+
+
+def peak(step: Step) -> int:
+    """Bytes of a plain loop's second step; SGD, gradients set to none."""
+    module, kwargs = step
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def once() -> None:
+        module(**kwargs).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    once()
+    held = [*module.parameters(), *module.buffers(), *kwargs.values()]
+    before = {s._cdata: s.nbytes() for s in (t.untyped_storage() for t in held)}
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        once()
+    total = highest = 0
+    for event in seen.profiler.kineto_results.events():  # in the order of their recording
+        if event.name() == "[memory]":
+            total += event.nbytes()
+            highest = max(highest, total)
+    return sum(before.values()) + highest
+
+
+def peaks(group: str, names: Iterable[str]) -> dict[str, int | str]:
+    """The truths of some steps of a group, from a process of its own; why not, where not."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.oracles.torch_plain", group], cwd=ROOT, text=True,
+        input="\n".join(names), capture_output=True, check=False,
+    )  # fmt: skip
+    found = dict(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("["))
+    if ran.returncode:
+        raise RuntimeError(ran.stderr[-2000:])
+    return found
+
+
+def _told(group: str, names: Iterable[str]) -> Iterator[tuple[str, int | str]]:
+    made = dict(GROUPS[group]())
+    for name in names:
+        try:
+            yield name, peak(made[name]())
+        except (RuntimeError, NotImplementedError) as error:
+            yield name, f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    for found in _told(sys.argv[1], sys.stdin.read().splitlines()):
+        print(json.dumps(found), flush=True)
