@@ -143,21 +143,21 @@ def _training(
     from peakfold.planning import PlanOptions, encode_plan
     from peakfold.reports.training import plan_training
 
-    optimizer = flags["optimizer"]
-    if optimizer == "lion" or flags["loss"] or flags["grad_reads"] or flags["input_grad"]:
-        raise UsageError("a torch step has torch's own optimizers and losses",
-                         hint="give the Example a loss or an optimizer")  # fmt: skip
+    optimizer, loss = flags["optimizer"], flags["loss"]
+    if flags["grad_reads"] or flags["input_grad"] or flags["param_grads"]:
+        raise UsageError("a torch step is differentiated by torch itself",
+                         hint="--grad-reads, --input-grad, --param-grads are of files")  # fmt: skip
     if shapes or outputs.wants("svg") or outputs.wants("png"):
         raise UsageError("--shape, --svg and --png are not for a torch step",
                          hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
     budget = only_budget(flags)
     chip = None if device is None else load_device(device)
     target = opt.torch_target(flags["target"], step, chip)
-    flags |= {"train": False, "optimizer": None, "param_grads": None, "target": target}
+    flags |= {"train": False, "optimizer": None, "loss": None, "target": target}
     options = PlanOptions(**_options(flags))
     with working("running a step on tensors without memory", quiet=quiet):
         bound = Bindings.parse(dims, ())
-        wanted = opt.step_of(optimizer, step, target)
+        wanted = opt.step_of(optimizer, loss, step, target)
         report = plan_training(model, wanted, options, bound.dims, chip, joint=joint)
     if as_json:
         emit(report.to_json())

@@ -72,6 +72,20 @@ def load_example(spec: str, *, real: bool = False, on_device: bool = False) -> E
         return _built(spec, make, on_device=on_device) if real else _example(spec, make)[0]
 
 
+def load_function(spec: str) -> Callable[[Any], Any]:
+    """A function of the user's, such as a loss.
+
+    Args:
+        spec: ``package.module:function``; modules of the working directory are found.
+
+    Raises:
+        UsageError: no such module or function.
+        ModelError: importing it failed.
+    """
+    with _importing():
+        return _found(spec, "write a function from the module's result to a scalar")
+
+
 @contextmanager
 def _importing() -> Iterator[None]:
     """The working directory is importable, as for ``python -m``."""
@@ -84,7 +98,9 @@ def _importing() -> Iterator[None]:
             sys.path.remove(here)
 
 
-def _found(spec: str) -> Callable[[], Any]:
+def _found(
+    spec: str, hint: str = "write a function that builds the module and its example inputs"
+) -> Callable[..., Any]:
     module_name, _, path = spec.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
@@ -99,12 +115,9 @@ def _found(spec: str) -> Callable[[], Any]:
         if found is None:
             raise UsageError(f"{module_name!r} has no {part!r}", where=spec)
     if not callable(found) or isinstance(found, torch.nn.Module):
-        raise UsageError(
-            "it is not a callable that returns (module, args)", where=spec,
-            hint="write a function that builds the module and its example inputs",
-        )  # fmt: skip
-    make: Callable[[], Any] = found
-    return make
+        raise UsageError("it is not a function", where=spec, hint=hint)
+    made: Callable[..., Any] = found
+    return made
 
 
 def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:

@@ -25,8 +25,8 @@ from peakfold.frontends.torch_phases import detached, moved, one_step, state_of,
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run, Steps
-from peakfold.units import format_bytes
 
 Kernels = Callable[[], AbstractContextManager[Any]]
 
@@ -49,11 +49,12 @@ def fake_steps(
         ModelError: the step failed; names the module and the line.
 
     Example:
-        >>> steps = fake_steps(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> options = StepOptions(optimizer="sgd", loss="sum")
+        >>> steps = fake_steps(torch.nn.Linear(4, 3), (torch.zeros(2, 4),), options=options)
         >>> steps.steady.static_bytes, steps.steady.at_peak()["gradient"]
         (92, 60)
     """
-    options = options or StepOptions()
+    options = targeted(module, args, kwargs, options or StepOptions())
     mode = fake_mode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
@@ -75,7 +76,7 @@ def real_steps(
         device: where copy and inputs are moved to before.
         kernels: makes what a step runs under; by default the kernels of `options`.
     """
-    options = options or StepOptions()
+    options = targeted(module, args, kwargs, options or StepOptions())
     copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
     if device is not None:
         copied, inputs = copied.to(device), moved(inputs, device)
@@ -93,14 +94,15 @@ def _steps(
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         optimizer = options.make(module.parameters())
-        runs = []
+        options, targets = with_target(options, module)
+        runs, said = [], ""
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
             tracker = StorageTracker(lambda: scopes.scope, workspace)
-            _existing(tracker, module, inputs, optimizer)
+            _existing(tracker, module, (inputs, targets), optimizer)
             try:
                 with scopes, tracker:
-                    one_step(module, inputs, options, optimizer, tracker)
+                    said = one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
             except Exception as error:  # the step runs the user's own code
@@ -108,21 +110,8 @@ def _steps(
             runs.append(tracker.run())
             notes |= tracker.notes
     first, steady = runs
-    notes |= dict.fromkeys(_kept(steady, tracker.run(results_kept=True)))
-    return Steps(first, steady, tuple(notes))
-
-
-def _kept(steady: Run, kept: Run) -> tuple[str, ...]:
-    """What a loop needs more that holds the module's result while the step runs."""
-    more = kept.peak - steady.peak
-    if more <= steady.peak / _WORTH_SAYING:
-        return ()
-    exact = f" ({more} B)" if more >= 1024 else ""
-    return (f"the module's result is let go of once the loss is known: a loop that keeps it "
-            f"(out = model(x)) needs {format_bytes(more)}{exact} more",)  # fmt: skip
-
-
-_WORTH_SAYING = 1000
+    kept = tracker.run(results_kept=True).peak - steady.peak
+    return Steps(first, steady, tuple(notes), said, options.told(), kept)
 
 
 def _existing(

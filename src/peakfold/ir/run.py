@@ -131,9 +131,14 @@ class Steps:
     """A training step twice: the first makes the optimizer's state, the second is steady.
 
     Attributes:
-        notes: what was assumed: device profile, loss, optimizer form.
+        notes: what was assumed: device profile, kernels, accumulation.
+        loss, optimizer: what they are, in words.
+        kept: bytes more that a loop needs which holds the result until the step is over.
     """
 
     first: Run
     steady: Run
     notes: tuple[str, ...] = ()
+    loss: str = ""
+    optimizer: str = ""
+    kept: int = 0

@@ -15,6 +15,7 @@ from peakfold.reports.payload import (
     MeasureTrainingDocument,
     schema_name,
 )
+from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
@@ -70,6 +71,7 @@ def measure_document(
     steps = (found.first, found.steady)
     return MeasureTrainingDocument(
         schema=schema_name("measure-training"), runtime="torch", model=spec,
+        **taken(found.predicted, options),
         notes=[*found.predicted.notes, f"measured on {chosen}, {why}"], before_bytes=None,
         planned_bytes=found.steady.predicted_scratch, after_bytes=found.steady.allocator,
         obeyed=all(map(_close, steps)), outputs_equal=None, device=chosen,
@@ -144,7 +146,7 @@ def measure_text(document: MeasureTrainingDocument, *, width: int, color: bool) 
     columns = [("highest of", "left"), ("predicted", "right"), ("measured", "right"),
                ("off by", "right")]  # fmt: skip
     body: list[RenderableType] = [
-        Text(document.model, "bold"), *map(Text, document.notes), "",
+        Text(document.model, "bold"), *map(Text, (*first_lines(document), *document.notes)), "",
         plain_table(columns, rows), "",
         Text("the prediction holds" if document.obeyed else "the prediction is off",
              "green" if document.obeyed else "red"),

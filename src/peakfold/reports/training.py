@@ -21,6 +21,7 @@ from peakfold.reports.payload import (
     schema_name,
     to_json,
 )
+from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
@@ -96,6 +97,7 @@ def plan_training(
         notes = [*notes, *why]
     document = TrainingDocument(
         schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes, *notes],
+        **taken(steps, options),
         first=_step(steps.first), steady=_step(steps.steady),
         cuda=None if options.rules.caching is None else _allocator(steps, options),
         device=None if device is None else device.name, have_bytes=have,
@@ -180,7 +182,7 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
     columns = [("highest in", "left"), ("first step", "right"), ("steady step", "right")]
     body: list[RenderableType] = [
         Text(document.model, "bold"),
-        *(Text(note) for note in document.notes),
+        *map(Text, (*first_lines(document), *document.notes)),
         "",
         Text(f"a steady step needs {format_bytes(steady.peak_bytes)}: "
              f"{format_bytes(steady.static_bytes)} static, "

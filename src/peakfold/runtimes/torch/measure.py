@@ -14,6 +14,7 @@ from peakfold.frontends.torch_fake import real_copy, undisturbed
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import Nobody, one_step
 from peakfold.frontends.torch_step import fake_steps, real_steps
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run, Steps
 from peakfold.runtimes.torch.allocator import allocations, peak_of
 from peakfold.runtimes.torch.scratch import CpuScratch
@@ -122,10 +123,12 @@ def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:
 
 def _allocated(module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions) -> list[int]:
     """Highest bytes that each of two steps allocates above what was there before it."""
+    options = targeted(module, *inputs, options)
     copied = real_copy(module)
     found = []
     with undisturbed(on_cpu=False), torch.enable_grad():
         optimizer = options.make(copied.parameters())
+        options, _ = with_target(options, copied)
         for _ in range(2):
             changes = allocations(lambda: one_step(copied, inputs, options, optimizer, Nobody()))
             found.append(peak_of(changes)[0])
