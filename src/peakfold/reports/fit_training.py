@@ -68,7 +68,8 @@ def fit_training(
     most = fit.largest_batch(example, options, have, rest) if name else None
     return TrainingFitDocument(
         schema=schema_name("fit-training"), model=spec, notes=list(steps.notes),
-        **taken(steps, options), device=None if device is None else device.name, fits=best.fits, need_bytes=best.need,
+        **taken(steps, options),
+        device=None if device is None else device.name, fits=best.fits, need_bytes=best.need,
         have_bytes=have, largest_batch=most, batch_note=note, options=rows,
     )  # fmt: skip
 
