@@ -37,11 +37,8 @@ def first_lines(
     document: TrainingDocument | TrainingFitDocument | MeasureTrainingDocument,
 ) -> list[str]:
     """Loss, optimizer, and whether the result is held: a line each."""
-    more = document.result_kept_bytes
-    exact = f", {more} B" if more >= 1024 else ""
-    kept = f"no (+{format_bytes(more)}{exact} in a loop that keeps it)"
+    more = format_bytes(document.result_kept_bytes)
+    kept = "yes" if document.result_kept else f"no (+{more} in a loop that keeps it)"
     return [
-        f"loss: {document.loss}",
-        f"optimizer: {document.optimizer}",
-        f"result kept: {'yes' if document.result_kept else kept}",
-    ]
+        f"loss: {document.loss}", f"optimizer: {document.optimizer}", f"result kept: {kept}",
+    ]  # fmt: skip
