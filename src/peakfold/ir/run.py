@@ -26,6 +26,9 @@ class Storage:
         phase: in which it was born: before, forward, backward, optimizer or after.
         op: the operator that made it; empty for what was there before.
         scope: path of the module that ran.
+        stream: of the device, on which it was asked for.
+        frames: places in the program that asked for it, the innermost first, where the observer
+            knows them.
     """
 
     nbytes: int
@@ -35,6 +38,8 @@ class Storage:
     phase: str
     op: str = ""
     scope: str = ""
+    stream: int = 0
+    frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
