@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from peakfold.frontends.torch_loss import loss_of
 from peakfold.frontends.torch_modes import OnesForValues
 from peakfold.frontends.torch_options import StepOptions
+from peakfold.ir.run import Run
 
 
 class Watcher(Protocol):
@@ -28,6 +29,24 @@ class Watcher(Protocol):
 
     def mark_saved(self) -> None:
         """What the forward pass made and still holds is saved for the backward pass."""
+
+
+class Observer(Watcher, Protocol):
+    """A watcher that makes a record of the run; active while it runs."""
+
+    notes: dict[str, None]
+
+    def __enter__(self) -> object:
+        """The run begins."""
+
+    def __exit__(self, *raised: Any) -> object:
+        """It is over."""
+
+    def existing(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """These are there before the run."""
+
+    def run(self, *, results_kept: bool = False) -> Run:
+        """What was recorded; as if the module's result were held to the end."""
 
 
 class Nobody:

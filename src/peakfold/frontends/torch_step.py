@@ -21,7 +21,14 @@ from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
-from peakfold.frontends.torch_phases import detached, moved, one_step, state_of, tensors_of
+from peakfold.frontends.torch_phases import (
+    Observer,
+    detached,
+    moved,
+    one_step,
+    state_of,
+    tensors_of,
+)
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
@@ -29,6 +36,7 @@ from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run, Steps
 
 Kernels = Callable[[], AbstractContextManager[Any]]
+Observe = Callable[[ScopeTracker], Observer]
 
 
 def fake_steps(
@@ -59,12 +67,13 @@ def fake_steps(
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
     with undisturbed(functions=device_kernels(options, fake=True)), mode:
-        return _steps(copied, inputs, options, workspace)
+        return _steps(copied, inputs, options, lambda s: StorageTracker(lambda: s.scope, workspace))
 
 
 def real_steps(
     module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
     options: StepOptions | None = None, device: str | None = None, kernels: Kernels | None = None,
+    observe: Observe | None = None,
 ) -> Steps:  # fmt: skip
     """The same on a real copy and the real inputs: the truth that `fake_steps` predicts.
 
@@ -75,6 +84,7 @@ def real_steps(
         options: of the step.
         device: where copy and inputs are moved to before.
         kernels: makes what a step runs under; by default the kernels of `options`.
+        observe: makes who watches a step; by default a mode that follows storages.
     """
     options = targeted(module, args, kwargs, options or StepOptions())
     copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
@@ -82,12 +92,16 @@ def real_steps(
         copied, inputs = copied.to(device), moved(inputs, device)
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
-        return _steps(copied, inputs, options, None, real=True)
+        return _steps(copied, inputs, options, observe or _followed, real=True)
+
+
+def _followed(scopes: ScopeTracker) -> StorageTracker:
+    return StorageTracker(lambda: scopes.scope)
 
 
 def _steps(
     module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    workspace: Workspace | None, *, real: bool = False,
+    observe: Observe, *, real: bool = False,
 ) -> Steps:  # fmt: skip
     scopes = ScopeTracker(module)
     inputs = tree_map(detached, inputs)
@@ -98,8 +112,8 @@ def _steps(
         runs, said = [], ""
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
-            tracker = StorageTracker(lambda: scopes.scope, workspace)
-            _existing(tracker, module, (inputs, targets), optimizer)
+            tracker = observe(scopes)
+            existing(tracker, module, (inputs, targets), optimizer)
             try:
                 with scopes, tracker:
                     said = one_step(module, inputs, options, optimizer, tracker)
@@ -114,14 +128,16 @@ def _steps(
     return Steps(first, steady, tuple(notes), said, options.told(), kept)
 
 
-def _existing(
-    tracker: StorageTracker, module: torch.nn.Module, inputs: Any,
-    optimizer: torch.optim.Optimizer,
+def existing(
+    tracker: Observer, module: torch.nn.Module, inputs: Any,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> None:  # fmt: skip
+    """Tell a watcher what is there before a run."""
     tracker.existing(module.parameters(), "parameter")
     tracker.existing(module.buffers(), "state")
     tracker.existing(tensors_of(inputs), "input")
-    tracker.existing(state_of(optimizer), "optimizer_state")
+    if optimizer is not None:
+        tracker.existing(state_of(optimizer), "optimizer_state")
     tracker.existing((p.grad for p in module.parameters() if p.grad is not None), "gradient")
 
 

@@ -10,13 +10,9 @@ import torch
 
 from peakfold.analysis.footprint import Bytes
 from peakfold.errors import UsageError
-from peakfold.frontends.torch_fake import real_copy, undisturbed
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import Nobody, one_step
 from peakfold.frontends.torch_step import fake_steps, real_steps
-from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run, Steps
-from peakfold.runtimes.torch.allocator import allocations, peak_of
 from peakfold.runtimes.torch.scratch import CpuScratch
 
 
@@ -93,25 +89,58 @@ def measure_training(
         ModelError: the step failed.
     """
     options = options or StepOptions()
-    if options.device != "cpu" or options.attention != "as-is":
-        raise UsageError("the CPU runs its own kernels", hint="measure_on_device runs others")
+    on_this_cpu(options)
     plain = fake_steps(module, args, kwargs, options)
     loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
     real = real_steps(module, args, kwargs, options)
-    allocated = _allocated(module, (tuple(args), dict(kwargs or {})), options)
+    allocated = run_steps(module, args, kwargs, options)
     first, steady = (
         _measurement(one, two, three, four)
         for one, two, three, four in (
-            (plain.first, loaded.first, real.first, allocated[0]),
-            (plain.steady, loaded.steady, real.steady, allocated[1]),
+            (plain.first, loaded.first, real.first, allocated.first),
+            (plain.steady, loaded.steady, real.steady, allocated.steady),
         )
     )
     return TrainingMeasurement(first, steady, loaded)
 
 
-def _measurement(plain: Run, loaded: Run, real: Run, allocated: int) -> StepMeasurement:
+def run_steps(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+) -> Steps:  # fmt: skip
+    """Two training steps really run on this CPU, recorded by torch's allocator alone.
+
+    No mode and no subclass watches them, so that they take the course of any other run, and what
+    values decide is decided by the inputs' own. They take the memory and the time they take.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: of the step; the kernels are this CPU's.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the step failed, or the module has no values.
+    """
+    options = options or StepOptions()
+    on_this_cpu(options)
+    return real_steps(module, args, kwargs, options, observe=AllocationTracker)
+
+
+def on_this_cpu(options: StepOptions) -> None:
+    """Refuse the kernels of another device.
+
+    Raises:
+        UsageError: they are asked for.
+    """
+    if options.device != "cpu" or options.attention != "as-is":
+        raise UsageError("the CPU runs its own kernels", hint="measure_on_device runs others")
+
+
+def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
     return StepMeasurement(
-        plain.peak, loaded.peak, real.peak, real.static_bytes + allocated, both_peaks(plain, real)
+        plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real)
     )
 
 
@@ -119,17 +148,3 @@ def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:
     """The peaks of each phase, side by side."""
     one, two = predicted.phase_peaks(), followed.phase_peaks()
     return {phase: (one.get(phase, 0), two.get(phase, 0)) for phase in dict.fromkeys((*one, *two))}
-
-
-def _allocated(module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions) -> list[int]:
-    """Highest bytes that each of two steps allocates above what was there before it."""
-    options = targeted(module, *inputs, options)
-    copied = real_copy(module)
-    found = []
-    with undisturbed(on_cpu=False), torch.enable_grad():
-        optimizer = options.make(copied.parameters())
-        options, _ = with_target(options, copied)
-        for _ in range(2):
-            changes = allocations(lambda: one_step(copied, inputs, options, optimizer, Nobody()))
-            found.append(peak_of(changes)[0])
-    return found
