@@ -45,6 +45,7 @@ SHARE_STRATEGIES = (
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion")
 PROFILES = ("minimal", "mxnet")
 PARAM_GRADS = ("dynamic", "static")
+ROUTES = ("export", "trace", "run")
 FORMS = ("default", "for-loop", "foreach", "fused")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -180,7 +181,23 @@ strict_option = click.option(
     help="Refuse a model of which anything is doubtful: exit code 1.",
 )  # fmt: skip
 
-model_argument = stack(click.argument("model", metavar="MODEL"), trust_option, strict_option)
+
+
+def _route(context: click.Context, _: click.Parameter, asked: str | None) -> None:
+    if asked:
+        from peakfold.boundary import routed
+
+        context.with_resource(routed(asked))
+
+
+route_option = click.option(
+    "--route", type=click.Choice(ROUTES), expose_value=False, callback=_route,
+    help="How a torch module is followed: exported, traced, or run for real.",
+)  # fmt: skip
+
+model_argument = stack(
+    click.argument("model", metavar="MODEL"), trust_option, strict_option, route_option
+)
 
 binding_options = stack(
     click.option(

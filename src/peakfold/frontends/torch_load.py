@@ -9,10 +9,11 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from peakfold.boundary import foreign
+from peakfold.boundary import foreign, route
 from peakfold.errors import BackendMissing, ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
@@ -26,7 +27,7 @@ except ImportError:
 
 from peakfold.frontends.torch_export import read_program, with_notes
 from peakfold.frontends.torch_fake import OnCpu, same_randomness
-from peakfold.frontends.torch_module import Example, capture, input_names
+from peakfold.frontends.torch_module import Example, Route, capture, input_names
 
 
 def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
@@ -122,6 +123,8 @@ def _found(
 
 def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     notes: list[str] = []
+    if route() == "run":
+        return _built(spec, make), notes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -151,6 +154,12 @@ def _built(spec: str, make: Callable[[], Any], *, on_device: bool = False) -> Ex
 
 
 def _read(spec: str, made: object) -> Example:
+    """The example that a callable made, to be followed as ``--route`` says."""
+    example, asked = _example_of(spec, made), route()
+    return replace(example, route=cast("Route", asked)) if asked else example
+
+
+def _example_of(spec: str, made: object) -> Example:
     if isinstance(made, Example):
         return made
     if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):

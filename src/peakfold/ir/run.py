@@ -116,6 +116,19 @@ class Run:
             last = self.phases[at + 1][1] if at + 1 < len(self.phases) else self.events + 1
             yield phase, start, max(last, start + 1)
 
+    def lives(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Birth, death and bytes of what the run itself makes: a packing problem's columns.
+
+        Example:
+            >>> run = Run((Storage(8, 0, None, "parameter", "before"),
+            ...            Storage(4, 1, 2, "temporary", "forward")), (("forward", 1),), 2)
+            >>> run.lives()
+            ((1,), (2,), (4,))
+        """
+        made = [s for s in self.storages if s.born > 0]
+        deaths = tuple(self.events + 1 if s.died is None else s.died for s in made)
+        return tuple(s.born for s in made), deaths, tuple(s.nbytes for s in made)
+
     def alive(self, event: int) -> list[Storage]:
         """Storages that exist after an event."""
         return [s for s in self.storages if s.born <= event and (s.died is None or s.died > event)]

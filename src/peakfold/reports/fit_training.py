@@ -54,6 +54,8 @@ def fit_training(
     before = _Costs(example, device)
     base = before.of(options, dims)
     for lever in levers(options, dims, name, batch, device):
+        if example.route == "run" and lever.options.attention != options.attention:
+            continue  # the kernels that run are this CPU's
         changed = fit.steps_of(example, lever.options, lever.dims)
         if _same(steps, changed) and not lever.whole:
             continue  # nothing of the kind is there to change

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from peakfold.device import Device
 from peakfold.ir import Graph
+from peakfold.ir.recorded import recorded_graph
 from peakfold.ir.run import Run, Steps
 from peakfold.planning import PlanOptions, PlanResult, make_plan
 from peakfold.printable import shorten
@@ -87,7 +88,7 @@ def plan_training(
     example = load_example(spec)
     options = fit.own_options(example, options)
     steps = fit.steps_of(example, options, dims)
-    graph, notes = _graph(example, options, dims, joint=joint)
+    graph, notes = _graph(example, options, dims, steps, joint=joint)
     result = make_plan(graph, replace(plan_options, quick=True))
     have = None if device is None or device.memory is None else int(device.memory.value)
     found = None if have is None else fit.room(steps, options, have)
@@ -109,11 +110,15 @@ def plan_training(
 
 
 def _graph(
-    example: Example, options: StepOptions, dims: Mapping[str, int], *, joint: bool
+    example: Example, options: StepOptions, dims: Mapping[str, int], steps: Steps, *, joint: bool
 ) -> tuple[Graph, list[str]]:
     """What is planned, and what to say of it."""
     from peakfold.frontends.torch_module import input_names
 
+    if example.route == "run" and not joint:
+        return recorded_graph(steps.steady, type(example.module).__name__), [
+            "planned: what the steady step asked for, in the order in which it did"
+        ]
     args, kwargs = example.resized(dims)
     names = input_names(example.module, args, kwargs)
     if not joint:

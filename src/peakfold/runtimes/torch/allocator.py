@@ -159,7 +159,7 @@ class AllocationTracker:
             elif event.name.startswith(_MARK):
                 scope, tell = self._told[int(event.name[len(_MARK) :])]
                 tell(made)
-            elif place.node < 0 and _forward(event):
+            elif place.node < 0 and not _backward(event):
                 forward[event.extra_fields.sequence_number] = scope
 
 
@@ -183,7 +183,7 @@ class _Place(NamedTuple):
         if event.tag != _EventType.TorchOp:
             return self
         fields, name = event.extra_fields, event.name
-        if not _forward(event):
+        if _backward(event):
             return _Place(name.rpartition(": ")[2], -1, max(fields.sequence_number, self.node))
         space, _, name = name.rpartition("::")
         if not space or space.startswith(("autograd", "torch::autograd")):
@@ -194,10 +194,10 @@ class _Place(NamedTuple):
         return _Place(name, event.id, self.node, recorded)
 
 
-def _forward(event: Any) -> bool:
-    """Whether an operator's event is no node of a backward pass."""
-    function = event.extra_fields.scope == RecordScope.FUNCTION
-    return function and not event.name.startswith("autograd::")
+def _backward(event: Any) -> bool:
+    """Whether an operator's event is a node of a backward pass."""
+    backward = event.extra_fields.scope == RecordScope.BACKWARD_FUNCTION
+    return backward or event.name.startswith("autograd::")
 
 
 def _profiled() -> Any:

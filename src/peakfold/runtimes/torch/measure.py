@@ -13,6 +13,7 @@ from peakfold.errors import UsageError
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_step import fake_steps, real_steps
 from peakfold.ir.run import Run, Steps
+from peakfold.runtimes.torch.allocator import AllocationTracker
 from peakfold.runtimes.torch.scratch import CpuScratch
 
 
@@ -135,7 +136,7 @@ def on_this_cpu(options: StepOptions) -> None:
         UsageError: they are asked for.
     """
     if options.device != "cpu" or options.attention != "as-is":
-        raise UsageError("the CPU runs its own kernels", hint="measure_on_device runs others")
+        raise UsageError("the CPU runs its own kernels", hint="without the route: run others are predicted")
 
 
 def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
