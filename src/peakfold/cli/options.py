@@ -182,7 +182,6 @@ strict_option = click.option(
 )  # fmt: skip
 
 
-
 def _route(context: click.Context, _: click.Parameter, asked: str | None) -> None:
     if asked:
         from peakfold.boundary import routed

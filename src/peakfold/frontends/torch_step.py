@@ -92,10 +92,11 @@ def real_steps(
         copied, inputs = copied.to(device), moved(inputs, device)
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
-        return _steps(copied, inputs, options, observe or _followed, real=True)
+        return _steps(copied, inputs, options, observe or followed, real=True)
 
 
-def _followed(scopes: ScopeTracker) -> StorageTracker:
+def followed(scopes: ScopeTracker) -> StorageTracker:
+    """A mode that follows the storages of a real run."""
     return StorageTracker(lambda: scopes.scope)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -72,6 +72,11 @@ class Run:
             total += step
             live.append(total)
         return tuple(live)
+
+    def without_scratch(self) -> Run:
+        """The run without what kernels take and give back, where an observer saw that."""
+        kept = tuple(s for s in self.storages if s.role != "workspace")
+        return replace(self, storages=kept, workspaces=())
 
     @property
     def static_bytes(self) -> int:

@@ -66,7 +66,7 @@ def measure_document(
         options = replace(options, attention=options.rules.attention)
         found = cuda.measure_on_device(*inputs, options, allocator)
     else:
-        found = measure_training(*inputs, options)
+        found = measure_training(*inputs, options, example.route)
     why = "as asked" if device else "where the example's tensors are"
     steps = (found.first, found.steady)
     return MeasureTrainingDocument(

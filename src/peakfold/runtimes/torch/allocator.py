@@ -197,7 +197,7 @@ class _Place(NamedTuple):
 def _backward(event: Any) -> bool:
     """Whether an operator's event is a node of a backward pass."""
     backward = event.extra_fields.scope == RecordScope.BACKWARD_FUNCTION
-    return backward or event.name.startswith("autograd::")
+    return bool(backward) or event.name.startswith("autograd::")
 
 
 def _profiled() -> Any:

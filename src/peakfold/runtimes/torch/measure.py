@@ -10,6 +10,7 @@ import torch
 
 from peakfold.analysis.footprint import Bytes
 from peakfold.errors import UsageError
+from peakfold.frontends.torch_forward import fake_forward, real_forward
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_step import fake_steps, real_steps
 from peakfold.ir.run import Run, Steps
@@ -75,7 +76,7 @@ class TrainingMeasurement:
 
 def measure_training(
     module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None,
+    options: StepOptions | None = None, route: str = "",
 ) -> TrainingMeasurement:  # fmt: skip
     """Predict two steps, then run them for real: storages followed once, allocations once.
 
@@ -84,6 +85,7 @@ def measure_training(
         args: positional inputs.
         kwargs: keyword ones.
         options: of the step; the device profile must be the CPU's, since that is what runs.
+        route: ``run`` predicts by an unwatched run in place of tensors without memory.
 
     Raises:
         UsageError: another device's profile.
@@ -91,8 +93,11 @@ def measure_training(
     """
     options = options or StepOptions()
     on_this_cpu(options)
-    plain = fake_steps(module, args, kwargs, options)
-    loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
+    if route == "run":
+        loaded = plain = run_steps(module, args, kwargs, options)
+    else:
+        plain = fake_steps(module, args, kwargs, options)
+        loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
     real = real_steps(module, args, kwargs, options)
     allocated = run_steps(module, args, kwargs, options)
     first, steady = (
@@ -129,6 +134,58 @@ def run_steps(
     return real_steps(module, args, kwargs, options, observe=AllocationTracker)
 
 
+def run_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+) -> Run:  # fmt: skip
+    """A forward pass really run on this CPU, recorded by torch's allocator alone.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: the kernels are this CPU's.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the pass failed, or the module has no values.
+    """
+    options = options or StepOptions()
+    on_this_cpu(options)
+    return real_forward(module, args, kwargs, options, AllocationTracker)
+
+
+def measure_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, route: str = "",
+) -> StepMeasurement:  # fmt: skip
+    """Predict a forward pass without gradients, then run it: followed once, allocated once.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: the kernels are this CPU's.
+        route: ``run`` predicts by an unwatched run in place of tensors without memory.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the pass failed.
+
+    Example:
+        >>> found = measure_forward(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> found.predicted, found.tensors, found.allocator
+        (116, 116, 116)
+    """
+    allocated = run_forward(module, args, kwargs, options)
+    if route == "run":
+        loaded = plain = allocated
+    else:
+        plain = fake_forward(module, args, kwargs, options)
+        loaded = fake_forward(module, args, kwargs, options, CpuScratch())
+    return _measurement(plain, loaded, real_forward(module, args, kwargs, options), allocated)
+
+
 def on_this_cpu(options: StepOptions) -> None:
     """Refuse the kernels of another device.
 
@@ -136,10 +193,13 @@ def on_this_cpu(options: StepOptions) -> None:
         UsageError: they are asked for.
     """
     if options.device != "cpu" or options.attention != "as-is":
-        raise UsageError("the CPU runs its own kernels", hint="without the route: run others are predicted")
+        raise UsageError(
+            "the CPU runs its own kernels", hint="without the route: run others are predicted"
+        )
 
 
 def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
+    plain = plain.without_scratch()
     return StepMeasurement(
         plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real)
     )
