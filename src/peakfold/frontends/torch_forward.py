@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failure
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import region_of, tensors_of
 from peakfold.frontends.torch_scope import ScopeTracker
-from peakfold.frontends.torch_step import Observe, existing, followed
-from peakfold.frontends.torch_storages import StorageTracker, Workspace
+from peakfold.frontends.torch_step import Observe, existing, watched
+from peakfold.frontends.torch_storages import Workspace
 from peakfold.ir.run import Run
 
 
@@ -33,7 +36,7 @@ def fake_forward(
 
     Args:
         module: any module, in the mode it is in; meta and fake ones, too. It is left as it is.
-        args: positional example inputs.
+        args: positional example inputs; what small ones hold may decide sizes and branches.
         kwargs: keyword ones.
         options: whose kernels run, and autocast; the rest is of training.
         workspace: scratch of a call, where it is known.
@@ -47,15 +50,12 @@ def fake_forward(
         (92, 116, 24)
     """
     options = options or StepOptions()
-    mode = fake_mode()
+    mode = FollowingMode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-
-    def observe(scopes: ScopeTracker) -> StorageTracker:
-        return StorageTracker(lambda: scopes.scope, workspace)
-
-    with undisturbed(functions=device_kernels(options, fake=True)), mode:
-        return _forward(copied, inputs, options, observe, "on tensors without values")
+    with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
+        run = _forward(copied, inputs, options, watched(workspace), "on tensors without values")
+    return replace(run, notes=(*run.notes, *mode.notes()))
 
 
 def real_forward(
@@ -74,7 +74,7 @@ def real_forward(
     options = options or StepOptions()
     copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
     with undisturbed(on_cpu=False), device_kernels(options, fake=False):
-        return _forward(copied, inputs, options, observe or followed, "run for real")
+        return _forward(copied, inputs, options, observe or watched(), "run for real")
 
 
 def _forward(
@@ -98,4 +98,4 @@ def _forward(
         except Exception as error:  # the forward pass is the user's own code
             hint = "check that it runs in torch alone; --route run follows what values decide"
             raise failure(module, error, f"a forward pass {how}", hint) from None
-    return tracker.run()
+    return replace(tracker.run(), notes=tuple(tracker.notes))

@@ -10,15 +10,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
 from peakfold.frontends.torch_phases import (
@@ -47,7 +49,7 @@ def fake_steps(
 
     Args:
         module: any module; meta and fake ones, too. It is left as it is.
-        args: positional example inputs; only shapes and types matter.
+        args: positional example inputs; what small ones hold may decide sizes and branches.
         kwargs: keyword ones.
         options: of the step.
         workspace: scratch of a call, where it is known.
@@ -63,11 +65,12 @@ def fake_steps(
         (92, 60)
     """
     options = targeted(module, args, kwargs, options or StepOptions())
-    mode = fake_mode()
+    mode = FollowingMode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-    with undisturbed(functions=device_kernels(options, fake=True)), mode:
-        return _steps(copied, inputs, options, lambda s: StorageTracker(lambda: s.scope, workspace))
+    with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
+        steps = _steps(copied, inputs, options, watched(workspace))
+    return replace(steps, notes=(*steps.notes, *mode.notes()))
 
 
 def real_steps(
@@ -92,12 +95,12 @@ def real_steps(
         copied, inputs = copied.to(device), moved(inputs, device)
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
-        return _steps(copied, inputs, options, observe or followed, real=True)
+        return _steps(copied, inputs, options, observe or watched(), real=True)
 
 
-def followed(scopes: ScopeTracker) -> StorageTracker:
-    """A mode that follows the storages of a real run."""
-    return StorageTracker(lambda: scopes.scope)
+def watched(workspace: Workspace | None = None) -> Observe:
+    """What makes modes that follow the storages of a run, and the scratch of its calls."""
+    return lambda scopes: StorageTracker(lambda: scopes.scope, workspace)
 
 
 def _steps(

@@ -52,12 +52,14 @@ class Run:
         events: number of births and deaths; event n happens between n and n + 1.
         workspaces: event number at which an op ran, its name and the scratch it held then, for
             ops whose scratch is known.
+        notes: what was assumed, and what could not be followed.
     """
 
     storages: tuple[Storage, ...]
     phases: tuple[tuple[str, int], ...]
     events: int
     workspaces: tuple[tuple[int, str, int], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def curve(self) -> tuple[int, ...]:
