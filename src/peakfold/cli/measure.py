@@ -96,12 +96,35 @@ def _training(
     from peakfold.reports.measure_training import measure_document, measure_text
     from peakfold.reports.payload import to_json
 
-    if not train or not opt.is_callable(model):
-        raise UsageError("torch measures training steps", hint="give module:callable and --train")
+    if not opt.is_callable(model):
+        raise UsageError("torch measures module:callable",
+                         hint="--train measures a training step of it")  # fmt: skip
+    if not train:
+        return _forward(model, device, step or any(chosen), as_json=as_json, quiet=quiet)
     with working("predicting, then training", quiet=quiet):
         document = measure_document(model, opt.step_of(*chosen, step), device)
     emit(to_json(document) if as_json else measure_text(document, width=width(), color=color()))
-    if not document.obeyed:
+    return _holds(model, obeyed=document.obeyed)
+
+
+def _forward(
+    model: str, device: str | None, training: object, *, as_json: bool, quiet: bool
+) -> int:  # fmt: skip
+    """A forward pass, predicted and then run for real."""
+    from peakfold.reports.eager import measure_forward_document, measure_forward_text
+    from peakfold.reports.payload import to_json
+
+    if training:
+        raise UsageError("options of a training step without --train", hint="add --train")
+    with working("predicting, then running", quiet=quiet):
+        document = measure_forward_document(model, device)
+    text = to_json(document) if as_json else measure_forward_text(document, width=width(),
+                                                                  color=color())  # fmt: skip
+    emit(text)
+    return _holds(model, obeyed=document.obeyed)
+
+
+def _holds(model: str, *, obeyed: bool) -> int:
+    if not obeyed:
         say_error(f"{model}: the prediction is off by more than it may be")
-        return InvalidPlan.exit_code
-    return 0
+    return 0 if obeyed else InvalidPlan.exit_code

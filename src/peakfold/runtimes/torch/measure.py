@@ -31,6 +31,7 @@ class StepMeasurement:
         phases: predicted and followed peak by phase.
         device: allocated and reserved by phase, predicted and as the device's allocator said;
             empty on a CPU.
+        notes: what the prediction assumed.
     """
 
     predicted: int
@@ -39,6 +40,7 @@ class StepMeasurement:
     allocator: int
     phases: Mapping[str, tuple[int, int]]
     device: Mapping[str, tuple[Bytes, Bytes]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def reserved(self) -> tuple[int, int] | None:
@@ -201,8 +203,9 @@ def on_this_cpu(options: StepOptions) -> None:
 def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
     plain = plain.without_scratch()
     return StepMeasurement(
-        plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real)
-    )
+        plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real),
+        notes=plain.notes,
+    )  # fmt: skip
 
 
 def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:
