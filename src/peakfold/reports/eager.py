@@ -99,7 +99,8 @@ def measure_forward_document(spec: str, device: str | None = None) -> MeasureFor
         schema=schema_name("measure-forward"), runtime="torch", model=spec,
         notes=["one forward pass without gradients, its result held", *found.notes],
         before_bytes=None, planned_bytes=found.predicted_scratch, after_bytes=found.allocator,
-        obeyed=close(found), outputs_equal=None, device="cpu", forward=measured_record(found),
+        obeyed=close(found, example.route), outputs_equal=None, device="cpu",
+        forward=measured_record(found),
     )  # fmt: skip
 
 
