@@ -77,6 +77,19 @@ def nets(tmp_path, monkeypatch):
     return "some_nets"
 
 
+@pytest.fixture
+def call(call):
+    """Steps whose loss and optimizer are stated, where a test does not choose them."""
+
+    def stated(*args):
+        if "--train" in args:
+            for name, value in (("--loss", "sum"), ("--optimizer", "sgd")):
+                args = args if name in args else (*args, name, value)
+        return call(*args)
+
+    return stated
+
+
 @pytest.mark.req("R3", "R5", "R12", "R15")
 def test_plan(call, nets, tmp_path):
     flags = ("--train", "--optimizer", "adamw", "--dim", "batch=64")

@@ -43,9 +43,9 @@ SHARE_STRATEGIES = (
 )  # fmt: skip
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion")
-LOSSES = ("external", "softmax-output")
 PROFILES = ("minimal", "mxnet")
 PARAM_GRADS = ("dynamic", "static")
+ROUTES = ("export", "trace", "run")
 FORMS = ("default", "for-loop", "foreach", "fused")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -181,7 +181,22 @@ strict_option = click.option(
     help="Refuse a model of which anything is doubtful: exit code 1.",
 )  # fmt: skip
 
-model_argument = stack(click.argument("model", metavar="MODEL"), trust_option, strict_option)
+
+def _route(context: click.Context, _: click.Parameter, asked: str | None) -> None:
+    if asked:
+        from peakfold.boundary import routed
+
+        context.with_resource(routed(asked))
+
+
+route_option = click.option(
+    "--route", type=click.Choice(ROUTES), expose_value=False, callback=_route,
+    help="How a torch module is followed: exported, traced, or run for real.",
+)  # fmt: skip
+
+model_argument = stack(
+    click.argument("model", metavar="MODEL"), trust_option, strict_option, route_option
+)
 
 binding_options = stack(
     click.option(
@@ -207,10 +222,13 @@ fold_options = stack(
 train_options = stack(
     click.option("--train", is_flag=True, help="Plan a training step: backward and optimizer."),
     click.option(
-        "--optimizer", type=click.Choice(OPTIMIZERS), help="Update the parameters at the end."
+        "--optimizer", type=click.Choice(OPTIMIZERS),
+        help="Update the parameters at the end [a file: none, a torch step: adamw].",
     ),
     click.option(
-        "--loss", type=click.Choice(LOSSES), help="Gradients given, or the last softmax [external]."
+        "--loss", metavar="L",
+        help="Of a file: external (gradients are given, default) or softmax-output. Of a torch "
+        "step without its own: cross-entropy, mse, sum or module:function.",
     ),
     click.option(
         "--grad-reads", type=click.Choice(PROFILES),
@@ -231,6 +249,8 @@ run_options = stack(
                  help="Of a torch step: batches before one update."),
     click.option("--autocast", type=click.Choice(("bfloat16", "float16")),
                  help="Of a torch step: element type of the forward pass."),
+    click.option("--keep-result", is_flag=True,
+                 help="Of a torch step: the loop holds the module's result until it is over."),
 )  # fmt: skip
 
 step_options = stack(
@@ -246,10 +266,10 @@ def take_step(flags: dict[str, Any]) -> dict[str, Any]:
     """The options of a torch step that flags give; takes them out of `flags`."""
     names = {
         "optimizer_form": "form", "accumulate": "accumulate", "autocast": "autocast",
-        "kernels": "device", "attention": "attention",
+        "kernels": "device", "attention": "attention", "keep_result": "keep_result",
     }  # fmt: skip
     taken = {field: flags.pop(name, None) for name, field in names.items()}
-    return {field: value for field, value in taken.items() if value is not None}
+    return {field: value for field, value in taken.items() if value}
 
 
 def torch_target(target: str, step: dict[str, Any], device: Device | None) -> str:
@@ -259,16 +279,19 @@ def torch_target(target: str, step: dict[str, Any], device: Device | None) -> st
     return target
 
 
-def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic") -> StepOptions:
+def step_of(
+    optimizer: str | None, loss: str | None, given: dict[str, Any], target: str = "generic"
+) -> StepOptions:
     """The torch step's options.
 
     Args:
         optimizer: its name; `None` = the step's default.
+        loss: its name or ``module:function``, for a module that returns none.
         given: other fields of the options.
         target: whose kernels run, where it says so.
 
     Raises:
-        UsageError: no such target, or one that contradicts ``--kernels``.
+        UsageError: no such target, one that contradicts ``--kernels``, or no such loss.
     """
     from peakfold.target import load_target
 
@@ -284,7 +307,11 @@ def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic
 
     if "autocast" in given:
         given = given | {"autocast": getattr(torch, given["autocast"])}
-    return StepOptions(**(given if optimizer is None else {**given, "optimizer": optimizer}))
+    if loss is None or ":" not in loss:
+        return StepOptions(optimizer=optimizer, loss=loss, **given)
+    from peakfold.frontends.torch_load import load_function
+
+    return StepOptions(optimizer=optimizer, loss=load_function(loss), **given)
 
 
 def is_callable(model: str) -> bool:

@@ -41,6 +41,7 @@ from peakfold.frontends.torch_fake import (
     undisturbed,
 )
 from peakfold.frontends.torch_following import FollowingMode
+from peakfold.frontends.torch_light import stretched
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
@@ -73,7 +74,7 @@ class Example:
     def resized(
         self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with numbers for named dimensions; a resized tensor has no values.
+        """The arguments with numbers for named dimensions; small ones go on as they are.
 
         Args:
             dims: by the names in `dynamic`.
@@ -225,7 +226,7 @@ def _resized(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
     sizes: Mapping[str, tuple[int, ...]],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments with these shapes; a resized tensor has no values."""
+    """The arguments with these shapes; small ones go on as the example's do."""
     order = iter(names)
 
     def resize(leaf: Any) -> Any:
@@ -234,7 +235,7 @@ def _resized(
         shape = sizes[next(order)]
         if shape == tuple(leaf.shape):
             return leaf
-        return torch.empty(shape, dtype=leaf.dtype, device="meta")
+        return stretched(leaf, shape)
 
     done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs))
     return done

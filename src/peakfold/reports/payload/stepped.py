@@ -85,6 +85,9 @@ class MeasureTrainingDocument:
     """Output of ``measure --runtime torch --train --json``.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         before_bytes: a step's results without any reuse; `null`, torch always reuses.
         planned_bytes: the steady step as predicted, scratch included.
         after_bytes: the steady step's allocations as measured.
@@ -100,6 +103,10 @@ class MeasureTrainingDocument:
     schema: str
     runtime: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     before_bytes: int | None
     planned_bytes: int
@@ -139,12 +146,19 @@ class TrainingFitDocument:
     """Output of ``fit --train --json`` for a torch module.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         largest_batch: of the step as it is; `null` where no dimension is called the batch.
         batch_note: why it is `null`; empty otherwise.
     """
 
     schema: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     device: str | None
     fits: bool
@@ -160,6 +174,9 @@ class TrainingDocument:
     """Output of ``plan --train --json`` for a torch module.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         devices: how many share the batch in data parallel; 1 = it fits one; `null` = not known,
             or no number helps.
         summary, plan: of the steady step's graph, as in a plan report.
@@ -167,6 +184,10 @@ class TrainingDocument:
 
     schema: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     first: TrainingStep
     steady: TrainingStep

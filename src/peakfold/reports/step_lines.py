@@ -1,0 +1,44 @@
+"""What a training step was taken to be: the first lines of its reports, and their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from peakfold.units import format_bytes
+
+if TYPE_CHECKING:
+    from peakfold.frontends.torch_options import StepOptions
+    from peakfold.ir.run import Steps
+    from peakfold.reports.payload import (
+        MeasureTrainingDocument,
+        TrainingDocument,
+        TrainingFitDocument,
+    )
+
+
+class Taken(TypedDict):
+    """Keys that the documents of a training step share."""
+
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
+
+
+def taken(steps: Steps, options: StepOptions) -> Taken:
+    """What was taken for granted of a step."""
+    return Taken(
+        loss=steps.loss, optimizer=steps.optimizer, result_kept=options.keep_result,
+        result_kept_bytes=steps.kept,
+    )  # fmt: skip
+
+
+def first_lines(
+    document: TrainingDocument | TrainingFitDocument | MeasureTrainingDocument,
+) -> list[str]:
+    """Loss, optimizer, and whether the result is held: a line each."""
+    more = format_bytes(document.result_kept_bytes)
+    kept = "yes" if document.result_kept else f"no (+{more} in a loop that keeps it)"
+    return [
+        f"loss: {document.loss}", f"optimizer: {document.optimizer}", f"result kept: {kept}",
+    ]  # fmt: skip
