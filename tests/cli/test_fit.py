@@ -94,10 +94,12 @@ def test_bands_of_rows_are_no_answer_as_it_is(call, tmp_path):
     path.write_text(TEXT.replace("output y", """parameter v: float32[8,16,3,3]
 c: float32[1,8,16,16] = conv(y, v, pads=[1,1,1,1], strides=[2,2])
 output c"""))  # fmt: skip
-    answer, _ = asked(call, path, "--arena-budget", "50KiB", code=0)
-    assert (answer["fits"], answer["fits_as_is"]) == (True, False)
-    assert answer["as_is"].startswith("as it is: does not fit: needs ")
-    assert answer["answer"].startswith("in bands of rows: fits (")
+    answer, line = asked(call, path, "--arena-budget", "50KiB", code=3)
+    assert (answer["fits"], answer["plan_fits"]) == (False, True)
+    assert answer["answer"].startswith("as it is: does not fit: needs ")
+    assert answer["plan_answer"].startswith("in bands of rows: fits (")
+    assert line.endswith(f"; it fits with {answer['plan_flags']}")
+    assert "--split" in answer["plan_flags"]
     lines = call("fit", path, "--arena-budget", "50KiB").stdout.splitlines()
     assert lines[1].startswith("as it is: does not fit")
 
@@ -250,9 +252,11 @@ def test_six_hundred_megabytes_do_not_hold_vgg(call, shared):
     assert summary["fits"] is False
     assert summary["total_bytes"] == 600_961_200  # 573.121 MiB, as with --device
     assert "needs 573.121 MiB" in done.stderr
-    answer = json.loads(call("fit", model, "--budget", "600MB", "--json").stdout)
-    assert answer["fits_as_is"] is False
-    assert "needs 573.121 MiB of 572.205 MiB" in answer["as_is"]
+    answer, line = asked(call, model, "--budget", "600MB", code=3)
+    assert (answer["fits"], answer["plan_fits"]) == (False, True)
+    assert answer["need_bytes"] == summary["total_bytes"]
+    assert "does not fit: needs 573.121 MiB of 572.205 MiB" in answer["answer"]
+    assert line.endswith("; it fits with --split r4=2")
     on_device = json.loads(call("fit", model, "--device", "t4", "--json").stdout)
     assert on_device["need_bytes"] == summary["total_bytes"]
 

@@ -33,8 +33,8 @@ def command(
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
-    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit,
-    or when that is not known.
+    what-ifs that change the model. Exit code 3 when the model does not fit as it is, or when that
+    is not known; bands of rows that would make it fit are named.
     """
     from peakfold.device import load_device
     from peakfold.frontends import Bindings, load
@@ -74,7 +74,8 @@ def command(
         return 0
     from peakfold.reports.budget import miss
 
-    say_error(miss("the model", result.need, have) or document.answer)
+    more = f"; it fits with {document.plan_flags}" if result.plan_fits else ""
+    say_error(f"{miss('the model', result.need, have) or document.answer}{more}")
     return DoesNotFit.exit_code
 
 

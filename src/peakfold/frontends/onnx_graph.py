@@ -163,7 +163,7 @@ def _remember_maker(scope: Scope, node: NodeProto, op: Op) -> None:
         if name in scope.bounded and (value := scope.values.get(name)) is not None:
             scope.settle(name, scope.type_of(name)[0], value.shape)  # all of it is known, after all
             scope.bounded.discard(name)
-            scope.doubts.pop(name, None)
+            scope.limits.pop(name, None)
 
 
 def _check_names(
