@@ -19,6 +19,8 @@ CASES = peers.cases()
 @pytest.mark.req("R43", "R54")
 @pytest.mark.parametrize("case", CASES, ids=map(peers.name, CASES))
 def test_never_worse_than_a_peer(case: peers.Case) -> None:
+    if reason := peers.skipped(case):
+        pytest.skip(reason)
     assert not peers.complaint(case)
 
 
@@ -40,6 +42,17 @@ def test_a_broken_packer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for broken, said in ((piled, "the peer's 140"), (flat, "share")):
         monkeypatch.setattr(peers, "pack", broken)
         assert said in peers.complaint(case)
+
+
+def test_a_broken_rule_of_the_arena_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = some("tflm-arena", "models/person_detect.tflite")
+    if peers.skipped(case):
+        pytest.skip(peers.skipped(case))
+    right = peers.predict_arena
+    monkeypatch.setattr(
+        peers, "predict_arena", lambda *asked: replace(right(*asked), tail=right(*asked).tail - 16)
+    )
+    assert "the interpreter's" in peers.complaint(case)
 
 
 def test_a_broken_rule_of_reuse_fails(monkeypatch: pytest.MonkeyPatch) -> None:
