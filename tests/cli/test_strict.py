@@ -43,7 +43,7 @@ def test_what_is_doubtful_is_exit_code_1(
     strange = _model(tmp_path / "strange.onnx", "Warp", [2, 2])
     assert call(verb, sound, *more, "--strict").exit_code == 0
     for file, words in ((wrong, "declares float32[3, 3]"), (strange, "my::warp")):
-        # A size that may be another one leaves a verdict open; an unknown op of known sizes does not.
+        # A size that may be another one leaves a verdict open; an unknown op does not.
         assert call(verb, file, *more).exit_code == (3 if file is wrong and more else 0)
         result = call(verb, file, *more, "--strict")
         assert result.exit_code == 1
@@ -84,9 +84,7 @@ def _detector(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["wrong", "strange", "bound", "zero"])
-def test_doubt_leaves_no_proof_in_what_is_said(
-    call: Call, tmp_path: Path, kind: str
-) -> None:
+def test_doubt_leaves_no_proof_in_what_is_said(call: Call, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "m.onnx"
     if kind == "bound":
         _detector(file)

@@ -210,7 +210,7 @@ class Scope:
         notes = () if self.outer is not None else tuple(dict.fromkeys((*self.notes, *doubts)))
         return Graph(
             name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
-            notes, doubts, limits, self.bounded.intersection(t.name for t in tensors),
+            notes, doubts, limits, frozenset(t.name for t in tensors) & self.bounded,
         )  # fmt: skip
 
 

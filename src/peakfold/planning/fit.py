@@ -192,7 +192,9 @@ class _Search:
             layout = make_layout(study, "arena", options.strategy)
             need = self.setting.need(study, layout.total)
             self._take(FitOption(what, need, flag=flag, complete=layout.complete), options)
-            self.bound = None if study.doubtful else study.any_order  # of the last step, which may share the most
+            self.bound = (
+                None if study.doubtful else study.any_order
+            )  # of the last step, which may share the most
             if layout.total < least:
                 least, self.free_options = layout.total, options
 

@@ -84,7 +84,8 @@ def fit_document(
         total_at_least_bytes=need.at_least, unknown=list(need.unknown),
         beside_bytes=need.at_least - need.arena, bound_bytes=result.bound_bytes,
         largest_batch=result.largest_batch, batch_note=result.batch_note,
-        plan_flags=flags, notes=[*result.doubts, *runtime.notes, *advice], search=_search(result.complete),
+        plan_flags=flags, notes=[*result.doubts, *runtime.notes, *advice],
+        search=_search(result.complete),
         options=[
             LeverRecord(
                 what=lever.what, peak_bytes=lever.need.arena, need_bytes=lever.need.at_least,
