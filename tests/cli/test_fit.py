@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from onnx import TensorProto, helper
 
 TEXT = """peakfold-graph 1
 input x: float32[1,3,32,32]
@@ -286,3 +287,28 @@ def test_usage(call, model):
     assert text.exit_code == 3
     assert "does not fit" in text.stdout
     assert "MFLOPs" in text.stdout or "none" in text.stdout
+
+
+def test_the_batch_that_a_symbol_names_is_tried_by_its_name(call, tmp_path):
+    """A reshape to numbers that were taken from the shape works at any batch."""
+    ints = {"b": 0, "s": 1}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["dims"]),
+        *(helper.make_node("Gather", ["dims", f"at{i}"], [i]) for i in ints),
+        helper.make_node("Concat", ["b", "s", "heads"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Relu", ["r"], ["y"]),
+    ]  # fmt: skip
+    stored = [helper.make_tensor(f"at{i}", TensorProto.INT64, [1], [at]) for i, at in ints.items()]
+    stored.append(helper.make_tensor("heads", TensorProto.INT64, [2], [2, 4]))
+    sides = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)]
+        for name, dims in (("x", ["batch", "time", 8]), ("y", ["batch", "time", 2, 4]))
+    ]
+    graph = helper.make_graph(nodes, "g", *sides, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    found = set()
+    for batch in (1, 2, 8):
+        flags = ("--dim", f"batch={batch}", "--dim", "time=16", "--arena-budget", "64KiB")
+        found.add(asked(call, tmp_path / "m.onnx", *flags, code=0)[0]["largest_batch"])
+    assert found == {64}  # of 2 x 512 B

@@ -38,6 +38,7 @@ def command(
     """
     from peakfold.device import load_device
     from peakfold.frontends import Bindings, load
+    from peakfold.frontends.batches import rebatched
     from peakfold.planning import PlanOptions
     from peakfold.planning.fit import fit
     from peakfold.planning.needing import flash_roles
@@ -67,7 +68,8 @@ def command(
     with working("trying levers", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
         runtime = runtime_of(loaded, options)
-        result = fit(loaded.graph, have, options, runtime, chip)
+        again = rebatched(model, dims, shapes)
+        result = fit(loaded.graph, have, options, runtime, chip, again)
         document = fit_document(called(loaded), result, runtime, chip, advice(loaded, options))
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     if result.fits:

@@ -8,7 +8,7 @@ what-ifs: fewer pixels, smaller elements. Each is planned for real, on top of th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -112,6 +112,7 @@ class FitResult:
 def fit(
     graph: Graph, budgets: Budgets, options: PlanOptions | None = None,
     runtime: Runtime | None = None, device: Device | None = None,
+    rebatch: Callable[[int], Graph] | None = None,
 ) -> FitResult:  # fmt: skip
     """Try the levers on a graph until the budgets are met; report all of them.
 
@@ -121,6 +122,7 @@ def fit(
         options: target, policies and time limit, of which each search has a fifth.
         runtime: what executes the plan, where that is modelled.
         device: where it runs, to tell what work costs in time.
+        rebatch: makes the graph at another batch; by default numbers in it are replaced.
 
     Raises:
         UsageError: options that do not go together.
@@ -140,7 +142,7 @@ def fit(
     )  # fmt: skip
     limit = options.time_limit
     options = replace(options, time_limit=limit / _SHARES)
-    setting = Setting(budgets, runtime or Runtime(), device)
+    setting = Setting(budgets, runtime or Runtime(), device, rebatch)
     search = _Search(graph, options, setting)
     search.free()
     need = search.need
