@@ -349,6 +349,7 @@ def test_bad_requests(call, nets):
     assert done.exit_code == 3
     assert "the step needs" in done.stderr
     assert call("plan", f"{nets}:mlp", "--train", "--svg", "map.svg").exit_code == 2
-    assert call("measure", f"{nets}:mlp", "--runtime", "torch").exit_code == 2
+    assert call("measure", f"{nets}:mlp", "--runtime", "torch", "--autocast",
+                "bfloat16").exit_code == 2  # fmt: skip
     assert call("measure", "model.tflite", "--train").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--train", "--dim", "beat=3").exit_code == 2
