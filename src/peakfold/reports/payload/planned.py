@@ -41,6 +41,7 @@ class PlanDocument:
 
     Attributes:
         answer: the verdict, where budgets are given, and what is needed, in words.
+        loss, optimizer: of a training step, in words; `null` of a forward pass.
     """
 
     schema: str
@@ -49,6 +50,8 @@ class PlanDocument:
     trace: list[TraceStep] | None = None
     notes: list[str]
     answer: str
+    loss: str | None
+    optimizer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
