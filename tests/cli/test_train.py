@@ -69,6 +69,9 @@ def test_a_training_step_with_an_optimizer(tmp_path, call):
     told = call("plan", model, "--train").stdout.splitlines()[2:4]
     assert told == ["loss: external (the gradient of each output is given, as an input)",
                     "optimizer: none (gradients only, no update)"]  # fmt: skip
+    for verb in (("fit", "--budget", "1GiB"), ("modes",)):
+        lines = call(verb[0], model, "--train", *verb[1:]).stdout.splitlines()
+        assert lines[1:3] == told, verb
     assert call("plan", model, "--train", "--loss", "mse").exit_code == 2
     sgd = json.loads(call("plan", model, *step, "--optimizer", "sgd").stdout)["summary"]
     parameters = plain["static_bytes"]

@@ -56,3 +56,8 @@ def told(train: Train | None) -> tuple[str | None, str | None]:
     if train is None:
         return None, None
     return _LOSSES[train.loss], train.optimizer or "none (gradients only, no update)"
+
+
+def told_lines(loss: str | None, optimizer: str | None) -> list[str]:
+    """The same as lines of a report; none of a forward pass."""
+    return [] if loss is None else [f"loss: {loss}", f"optimizer: {optimizer}"]

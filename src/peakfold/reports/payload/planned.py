@@ -150,8 +150,14 @@ class ModesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesDocument:
-    """Output of ``modes --json``."""
+    """Output of ``modes --json``.
+
+    Attributes:
+        loss, optimizer: of the training steps, in words; `null` where there are none.
+    """
 
     schema: str
     target: str
     rows: list[ModesRow]
+    loss: str | None
+    optimizer: str | None
