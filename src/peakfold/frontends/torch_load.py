@@ -26,6 +26,7 @@ except ImportError:
 
 from peakfold.frontends.torch_export import read_program, with_notes
 from peakfold.frontends.torch_fake import OnCpu, same_randomness
+from peakfold.frontends.torch_light import Light
 from peakfold.frontends.torch_module import Example, capture, input_names
 
 
@@ -33,8 +34,9 @@ def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
     """The graph of what a callable returns.
 
     The callable returns ``(module, args)``, ``(module, args, kwargs)`` or an `Example`. It is
-    called with `meta` as the default device, so that a model of any size costs no memory; only
-    where that fails, or the example asks to be run, is it called once more for real.
+    called with `meta` as the default device but for small tensors, so that a model of any size
+    costs no memory; only where that fails, or the example asks to be run, is it called once more
+    for real.
 
     Args:
         spec: ``package.module:callable``; modules of the working directory are found.
@@ -124,12 +126,16 @@ def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     notes: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            with same_randomness(), torch.device("meta"), OnCpu(home="meta"):
-                example = _read(spec, make())
-        except PeakfoldError:
-            raise
-        except Exception:  # some constructors compute with values, which meta tensors have not
+        for light in (Light(), torch.device("meta")):
+            try:
+                with same_randomness(), light, OnCpu(home="meta"):
+                    example = _read(spec, make())
+                break
+            except PeakfoldError:
+                raise
+            except Exception:  # some constructors mix what they make, or compute with values
+                continue
+        else:
             notes.append("the model was built with its memory: its constructor needs values")
             example = _built(spec, make)
     if example.route == "run" and not notes:

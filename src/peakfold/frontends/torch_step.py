@@ -10,15 +10,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
 from peakfold.frontends.torch_phases import detached, moved, one_step, state_of, tensors_of
@@ -39,7 +41,7 @@ def fake_steps(
 
     Args:
         module: any module; meta and fake ones, too. It is left as it is.
-        args: positional example inputs; only shapes and types matter.
+        args: positional example inputs; what small ones hold may decide sizes and branches.
         kwargs: keyword ones.
         options: of the step.
         workspace: scratch of a call, where it is known.
@@ -55,11 +57,12 @@ def fake_steps(
         (92, 60)
     """
     options = targeted(module, args, kwargs, options or StepOptions())
-    mode = fake_mode()
+    mode = FollowingMode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-    with undisturbed(functions=device_kernels(options, fake=True)), mode:
-        return _steps(copied, inputs, options, workspace)
+    with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
+        steps = _steps(copied, inputs, options, workspace)
+    return replace(steps, notes=(*steps.notes, *mode.notes()))
 
 
 def real_steps(

@@ -12,9 +12,11 @@ from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.aten_values import Ref
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
+from peakfold.frontends.torch_fake import fake_module, fake_tree, undisturbed
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import detached, one_step, tensors_of
@@ -92,11 +94,17 @@ def step_graph(
         (['parameter'], ())
     """
     options = targeted(module, args, kwargs, options or StepOptions())
-    mode = fake_mode()
+    mode = FollowingMode()
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
     kernels = device_kernels(options, fake=True)
-    with undisturbed(functions=kernels), mode, warnings.catch_warnings(), torch.enable_grad():
+    with (
+        undisturbed(functions=kernels),
+        answered_as_plain(),
+        mode,
+        warnings.catch_warnings(),
+        torch.enable_grad(),
+    ):
         warnings.simplefilter("ignore")
         inputs = tree_map(detached, inputs)
         optimizer = options.make(copied.parameters())

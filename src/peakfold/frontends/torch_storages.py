@@ -116,7 +116,7 @@ class StorageTracker(Watching):
         self._unwatched.done(func, out)
         _keep_block(func, args, out)
         name, scope = _called(func), self._place()
-        for tensor in tensors_in((args, kwargs)):
+        for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
             self._note(tensor, "outside", scope, None)
         for tensor in tensors_in(out):
             self._note(tensor, name, scope, None)
@@ -170,6 +170,7 @@ class StorageTracker(Watching):
 
 
 _aten = torch.ops.aten
+_LIFT = _aten.lift_fresh.default  # its operand becomes its result
 _REDUCED = frozenset({
     _aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.soft_margin_loss.default,
     _aten.binary_cross_entropy.default,
