@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -46,6 +48,14 @@ def _theirs(file: str) -> bool:
         return False
     installed = file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
     return installed or not file.startswith(sysconfig.get_path("stdlib"))
+
+
+def line_now() -> str:
+    """The line of the user's, or of a library's, that is running."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _theirs(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _by_data(error: Exception) -> bool:

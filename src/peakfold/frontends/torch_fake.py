@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError
 from peakfold.frontends.torch_autocast import regions_of_any_device
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_meta import grouped_products
 from peakfold.frontends.torch_modes import Replacing
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
@@ -56,6 +57,8 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     made: torch.Tensor = FakeTensor(mode, empty, _CPU)
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+    if isinstance(mode, FollowingMode):
+        mode.values.take(made, tensor)
     return made
 
 

@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import mapped, read_program, with_notes
 from peakfold.frontends.torch_failure import failure
@@ -39,6 +40,8 @@ from peakfold.frontends.torch_fake import (
     tensors_only,
     undisturbed,
 )
+from peakfold.frontends.torch_following import FollowingMode
+from peakfold.frontends.torch_light import stretched
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
@@ -52,11 +55,19 @@ class Example:
 
     Attributes:
         module: the torch module.
-        args, kwargs: example inputs; only shapes and types of tensors matter (but for ``run``).
+        args, kwargs: example inputs; what small ones hold may decide sizes and branches (on the
+            route ``export`` only shapes and types matter).
         dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
         route: how to capture, see the module's docstring.
-        loss: for training, from the module's result to a scalar.
+        loss: for training, from the module's result to a scalar; not needed by a module that
+            returns its loss.
         optimizer: for training, from parameters to an optimizer.
+
+    Example:
+        >>> from torch.nn import Linear
+        >>> example = Example(Linear(4, 3), (torch.zeros(2, 4),), dynamic={"input": {0: "batch"}})
+        >>> example.resized({"batch": 5})[0][0].shape
+        torch.Size([5, 4])
     """
 
     module: torch.nn.Module
@@ -70,7 +81,7 @@ class Example:
     def resized(
         self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with numbers for named dimensions; a resized tensor has no values.
+        """The arguments with numbers for named dimensions; small ones go on as they are.
 
         Args:
             dims: by the names in `dynamic`.
@@ -222,7 +233,7 @@ def _resized(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
     sizes: Mapping[str, tuple[int, ...]],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments with these shapes; a resized tensor has no values."""
+    """The arguments with these shapes; small ones go on as the example's do."""
     order = iter(names)
 
     def resize(leaf: Any) -> Any:
@@ -231,7 +242,7 @@ def _resized(
         shape = sizes[next(order)]
         if shape == tuple(leaf.shape):
             return leaf
-        return torch.empty(shape, dtype=leaf.dtype, device="meta")
+        return stretched(leaf, shape)
 
     done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs))
     return done
@@ -265,7 +276,7 @@ def _traced(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     names: Sequence[str], *, real: bool,
 ) -> Graph:  # fmt: skip
-    mode = None if real else fake_mode()
+    mode = None if real else FollowingMode(numbers=False)
     copied = real_copy(module) if mode is None else fake_module(module, mode)
     if mode is not None:
         args, kwargs = fake_tree((args, kwargs), mode)
@@ -279,13 +290,14 @@ def _traced(
                 if mode is None:
                     outputs = record(builder, recorder, copied, args, kwargs, names)
                 else:
-                    with mode:
+                    with answered_as_plain(), mode:
                         outputs = record(builder, recorder, copied, args, kwargs, names)
         except PeakfoldError:
             raise
         except Exception as error:  # the forward pass is the user's own code
             raise _failed(copied, error, "run" if real else "trace") from None
-    return builder.finish(type(module).__name__, outputs, "torch")
+    graph = builder.finish(type(module).__name__, outputs, "torch")
+    return graph if mode is None else with_notes(graph, mode.notes())
 
 
 def _failed(module: torch.nn.Module, error: Exception, route: Route) -> ModelError:

@@ -19,6 +19,7 @@ from peakfold.frontends.torch_fake import real_copy, undisturbed
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import Nobody, moved, one_step
 from peakfold.frontends.torch_step import fake_steps, real_steps
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run
 from peakfold.runtimes.torch.fit import on_device
 from peakfold.runtimes.torch.measure import StepMeasurement, TrainingMeasurement, both_peaks
@@ -156,6 +157,7 @@ def run_on_device(
         options: of the step; its attention kernel is forced when it is ``math``.
         allocator: of the device it runs on.
     """
+    options = targeted(module, args, kwargs, options)
     allocator.synchronize()
     allocator.forget_libraries()
     allocator.empty_cache()
@@ -165,6 +167,7 @@ def run_on_device(
     found = []
     with undisturbed(on_cpu=False), torch.enable_grad():
         optimizer = options.make(copied.parameters())
+        options, _ = with_target(options, copied)
         for _ in range(2):
             allocator.synchronize()
             allocator.empty_cache()
