@@ -6,17 +6,17 @@ slow; a test holds them against the planner's own lists.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from peakfold.arguments import digits
 from peakfold.cli.group import traceback_option
+from peakfold.cli.values import Lanes as Lanes
+from peakfold.cli.values import Number as Number
+from peakfold.cli.values import Size as Size
 from peakfold.errors import UsageError
-from peakfold.units import parse_size
 
 if TYPE_CHECKING:
     from peakfold.device import Device
@@ -49,43 +49,6 @@ ROUTES = ("export", "trace", "run")
 FORMS = ("default", "for-loop", "foreach", "fused")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class Size(click.ParamType[int]):
-    """A number of bytes: ``256KiB``, ``1.5GB``, ``1048576``."""
-
-    name = "size"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
-        """Bytes."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(str(value))
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Lanes(click.ParamType[int]):
-    """A number of lanes, or ``free`` (0 inside)."""
-
-    name = "lanes"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
-        """Lanes; 0 for free."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        if text == "free":
-            return 0
-        count = digits(text)
-        if not count:
-            self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
-        return count
 
 
 def lines(names: tuple[str, ...]) -> str:
@@ -124,30 +87,6 @@ def choice(flag: str, choices: tuple[str, ...], default: str, help: str) -> Call
     return click.option(
         flag, type=click.Choice(choices), default=default, show_default=True, help=help
     )
-
-
-class Number(click.FloatRange):
-    """A number in a range, and a number it must be: click takes ``nan`` for one."""
-
-    def __init__(self, *, endless: bool = False, **limits: Any) -> None:  # noqa: ANN401 - click's
-        super().__init__(**limits)
-        self.endless = endless
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:  # noqa: ANN401 - click's
-        """The number.
-
-        Raises:
-            click.BadParameter: it is out of range, ``nan``, or without end where that is no use.
-        """
-        number = super().convert(value, param, ctx)
-        if math.isnan(number) or (math.isinf(number) and not self.endless):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
 
 
 def time_limit(default: float, help: str) -> Callable[[_F], _F]:

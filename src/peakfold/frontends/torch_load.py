@@ -109,7 +109,11 @@ def _found(
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and module_name.startswith(error.name):
-            raise UsageError(f"there is no module {error.name!r}", where=spec) from None
+            plain = module_name.removesuffix(".py").replace("/", ".")
+            hint = f"write {plain}:{path}" if module_name.endswith(".py") else ""
+            raise UsageError(
+                f"there is no module {error.name!r}", where=spec, hint=hint
+            ) from None  # fmt: skip
         raise ModelError(f"importing it failed: {error}", where=spec) from None
     except Exception as error:  # importing runs the user's own code
         raise ModelError(f"importing it failed: {_told(error)}", where=spec) from None

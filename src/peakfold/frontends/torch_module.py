@@ -59,8 +59,15 @@ class Example:
             route ``export`` only shapes and types matter).
         dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
         route: how to capture, see the module's docstring.
-        loss: for training, from the module's result to a scalar.
+        loss: for training, from the module's result to a scalar; not needed by a module that
+            returns its loss.
         optimizer: for training, from parameters to an optimizer.
+
+    Example:
+        >>> from torch.nn import Linear
+        >>> example = Example(Linear(4, 3), (torch.zeros(2, 4),), dynamic={"input": {0: "batch"}})
+        >>> example.resized({"batch": 5})[0][0].shape
+        torch.Size([5, 4])
     """
 
     module: torch.nn.Module

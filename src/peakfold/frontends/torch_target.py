@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from peakfold.errors import ModelError, PeakfoldError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_loss import TARGETED, Aimed, aim
 from peakfold.frontends.torch_options import StepOptions
@@ -64,12 +66,13 @@ def with_target(
 def _aimed(
     module: torch.nn.Module, given: tuple[Any, Any], options: StepOptions, *, real: bool
 ) -> Aimed:
-    mode = None if real else fake_mode()
+    mode = None if real else FollowingMode()
     copied = real_copy(module) if mode is None else fake_module(module, mode)
     args, kwargs = given if mode is None else fake_tree(given, mode)
     kernels = None if real else device_kernels(options, fake=True)
     with (
-        undisturbed(on_cpu=not real, functions=kernels), mode or nullcontext(),
+        undisturbed(on_cpu=not real, functions=kernels),
+        nullcontext() if real else answered_as_plain(), mode or nullcontext(),
         warnings.catch_warnings(), torch.enable_grad(),
     ):  # fmt: skip
         warnings.simplefilter("ignore")

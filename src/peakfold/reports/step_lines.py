@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         TrainingDocument,
         TrainingFitDocument,
     )
+    from peakfold.transform import Train
 
 
 class Taken(TypedDict):
@@ -42,3 +43,21 @@ def first_lines(
     return [
         f"loss: {document.loss}", f"optimizer: {document.optimizer}", f"result kept: {kept}",
     ]  # fmt: skip
+
+
+_LOSSES = {
+    "external": "external (the gradient of each output is given, as an input)",
+    "softmax-output": "softmax-output (the last softmax, with a label as an input)",
+}
+
+
+def told(train: Train | None) -> tuple[str | None, str | None]:
+    """Loss and optimizer of a step that was made of a file's graph; `None` where none was."""
+    if train is None:
+        return None, None
+    return _LOSSES[train.loss], train.optimizer or "none (gradients only, no update)"
+
+
+def told_lines(loss: str | None, optimizer: str | None) -> list[str]:
+    """The same as lines of a report; none of a forward pass."""
+    return [] if loss is None else [f"loss: {loss}", f"optimizer: {optimizer}"]

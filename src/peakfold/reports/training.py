@@ -24,6 +24,7 @@ from peakfold.reports.payload import (
 )
 from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
+from peakfold.target.checked import FIGURES, unverified
 from peakfold.units import format_bytes
 
 if TYPE_CHECKING:
@@ -183,12 +184,14 @@ def _allocator(steps: Steps, options: StepOptions) -> AllocatorRecord:
 
     loaded = fit.on_device(steps, options)
     plain, growing = fit.footprints(loaded), fit.footprints(loaded, expandable=True)
+    doubtful = list(unverified())
     libraries = sum(s.nbytes for s in loaded.steady.storages if s.role == "workspace")
     return AllocatorRecord(
         allocated_bytes=max(f.allocated for f in plain),
         reserved_bytes=max(f.reserved for f in plain),
         expandable_reserved_bytes=max(f.reserved for f in growing),
-        library_bytes=libraries, context_bytes=options.rules.context_bytes, verified=False,
+        library_bytes=libraries, context_bytes=options.rules.context_bytes,
+        verified=not doubtful, unverified=doubtful,
     )  # fmt: skip
 
 
@@ -219,7 +222,7 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
                  f"{format_bytes(cuda.reserved_bytes)} reserved "
                  f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
                  f"workspaces of libraries among them {format_bytes(cuda.library_bytes)}; "
-                 f"context {format_bytes(cuda.context_bytes)}; not verified on a GPU")
+                 f"context {format_bytes(cuda.context_bytes)}; {_confirmed(cuda)}")
         )  # fmt: skip
     if document.fits is not None and document.have_bytes is not None:
         verdict = "fits" if document.fits else "does not fit"
@@ -240,6 +243,14 @@ def peak_tables(step: TrainingStep) -> list[RenderableType]:
         "", plain_table([("made in module", "left"), ("bytes", "right"), ("share", "right")],
                         _shares(step.at_peak_by_scope, step.peak_bytes)[:_SCOPES]),
     ]  # fmt: skip
+
+
+def _confirmed(cuda: AllocatorRecord) -> str:
+    """Which of the figures a real card has confirmed."""
+    if cuda.verified:
+        return "each figure verified on a GPU"
+    every = len(cuda.unverified) == len(FIGURES)
+    return "not verified on a GPU" + ("" if every else f": {', '.join(cuda.unverified)}")
 
 
 def _shares(parts: Mapping[str, int], total: int) -> list[tuple[str, ...]]:

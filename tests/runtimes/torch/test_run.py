@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -25,8 +24,9 @@ from tests.frontends.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-WRAPPED = {"mlp": 0, "gpt2": 48, "resnet": 0}
-"""Bytes of Python numbers that products save: no operator is seen to make them."""
+MORE = {"gpt2": 48, "vit": 8192, "lstm": 11_520}
+"""Bytes that only the allocator sees and that outlive the kernel: Python numbers that products
+save (8 each), copies that a convolution or an LSTM leaves to the function around its kernels."""
 
 
 @pytest.mark.req("R3", "R14")
@@ -41,7 +41,7 @@ def test_three_observers_write_the_same_record(name):
                             (fake.steady, real.steady, ran.steady)):  # fmt: skip
         assert one.peak == two.peak
         bare = three.without_scratch()
-        assert 0 <= bare.peak - one.peak <= max(WRAPPED.get(name, 0), 0.01 * one.peak)
+        assert bare.peak - one.peak == MORE.get(name, 0)
         assert three.static_bytes == one.static_bytes
         assert [p for p, _ in three.phases] == [p for p, _ in one.phases]
         for role in ("parameter", "state", "input", "optimizer_state"):
@@ -219,47 +219,3 @@ def test_eight_decode_steps_with_a_cache():
         assert run.peak == real_forward(module, given).peak == run_forward(module, given).peak
         peaks.append(run.peak)
     assert len({b - a for a, b in pairwise(peaks)}) == 1
-
-
-SOURCE = """
-import torch
-from peakfold import Example
-def mlp():
-    layers = torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8)
-    return Example(torch.nn.Sequential(*layers), (torch.zeros(16, 64),),
-                   dynamic={"input": {0: "batch"}})
-class Masked(torch.nn.Linear):
-    def forward(self, x):
-        return super().forward(x).masked_select(x > -1).sum()
-def masked():
-    return Masked(64, 64), (torch.rand(32, 64),)
-"""
-
-
-@pytest.mark.req("R3", "R15")
-def test_from_the_command_line(call, tmp_path, monkeypatch):
-    (tmp_path / "run_nets.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-
-    def answer(*words):
-        done = call(*words, "--json")
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
-
-    train = ("--train", "--optimizer", "sgd", "--route", "run")
-    assert answer("plan", "run_nets:masked", *train)["steady"]["peak_bytes"] == 51_464
-    assert answer("fit", "run_nets:masked", *train, "--budget", "1MiB")["largest_batch"] is None
-    assert answer("measure", "run_nets:masked", "--runtime", "torch", *train)["obeyed"]
-    assert "route: run" in call("plan", "run_nets:mlp", *train, "--loss", "sum", "--dim",
-                                "batch=3").stderr  # fmt: skip
-    assert answer("inspect", "run_nets:masked", "--route", "run")["unsupported"] == []
-    forward = answer("plan", "run_nets:mlp", "--eager", "--dim", "batch=32", "-o", "x.csv")
-    made = 4 * 32 * 256 * 2
-    assert forward["forward"]["peak_bytes"] - forward["forward"]["static_bytes"] == made
-    assert answer("pack", "x.csv")["height_bytes"] == made
-    assert call("plan", "run_nets:mlp", "--eager", "--budget", "1KiB").exit_code == 3
-    measured = answer("measure", "run_nets:mlp", "--runtime", "torch")
-    assert measured["forward"]["predicted_bytes"] == measured["forward"]["allocator_bytes"]
-    assert "the prediction holds" in call("measure", "run_nets:mlp", "--runtime", "torch").stdout
-    assert call("plan", "model.onnx", "--route", "run").exit_code == 2

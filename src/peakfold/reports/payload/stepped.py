@@ -35,6 +35,8 @@ class AllocatorRecord:
     Attributes:
         library_bytes: workspaces that libraries keep, part of the figures before.
         context_bytes: taken beside the allocator.
+        verified: a real card has confirmed each of these figures (``make check-cuda``).
+        unverified: those that none has confirmed, or that one has refuted.
     """
 
     allocated_bytes: int
@@ -43,6 +45,7 @@ class AllocatorRecord:
     library_bytes: int
     context_bytes: int
     verified: bool
+    unverified: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ class AllocationTracker:
         ...     seen.begin("forward")
         ...     out = layer(torch.zeros(2, 4))
         >>> [(s.nbytes, s.op, s.died) for s in seen.run().storages if s.died is None]
-        [(48, '', None), (12, '', None), (24, 'addmm', None)]
+        [(48, '', None), (12, '', None), (32, 'zeros', None), (24, 'addmm', None)]
     """
 
     def __init__(self, scopes: ScopeTracker) -> None:

@@ -205,14 +205,7 @@ def largest_batch(
     name = batch_name(example)
 
     def fits(batch: int) -> bool:
-        try:
-            return room(
-                steps_of(example, options, {**(dims or {}), name: batch}), options, have
-            ).fits
-        except ModelError:
-            if batch > 1:
-                raise
-            return True  # batch statistics of one value: asked about from 2 on
+        return _fits(example, options, have, {**(dims or {}), name: batch}, batch)
 
     if not fits(1):
         return 0
@@ -241,7 +234,31 @@ def devices_needed(
     """
     name = batch_name(example)
     batch = batch_number(example, name, dims)
-    most = largest_batch(example, options, have, {k: v for k, v in dims.items() if k != name})
-    if batch is None or most == 0:
+    if batch is None:
         return None
-    return -(-batch // most)
+
+    def fits(devices: int) -> bool:
+        each = -(-batch // devices)
+        return _fits(example, options, have, {**dims, name: each}, each)
+
+    low, high = 0, 1
+    while not fits(high):
+        if high >= batch:
+            return None
+        low, high = high, min(2 * high, batch)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _fits(
+    example: Example, options: StepOptions, have: int, dims: Mapping[str, int], batch: int
+) -> bool:
+    """Whether steps of a batch fit."""
+    try:
+        return room(steps_of(example, options, dims), options, have).fits
+    except ModelError:
+        if batch > 1:
+            raise
+        return True  # batch statistics of one value: asked about from 2 on
