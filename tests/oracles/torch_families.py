@@ -120,7 +120,11 @@ class Case:
 
     def optimizer(self, parameters: Iterable[Any]) -> torch.optim.Optimizer:
         """That of the step."""
-        forms = {"adamw": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+        forms = {
+            "adamw": {"foreach": False},
+            "foreach": {"foreach": True},
+            "fused": {"fused": True},
+        }
         if self.way in forms:
             return torch.optim.AdamW(parameters, **forms[self.way])
         return torch.optim.SGD(parameters, lr=0.1)
