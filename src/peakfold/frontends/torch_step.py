@@ -99,7 +99,9 @@ def _steps(
         runs = []
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
-            tracker = StorageTracker(lambda: scopes.scope, workspace)
+            tracker = StorageTracker(
+                lambda: scopes.scope, workspace, cuda=options.device == "cuda"
+            )
             _existing(tracker, module, inputs, optimizer)
             try:
                 with scopes, tracker:

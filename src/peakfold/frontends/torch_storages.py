@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from peakfold.frontends.torch_engine import Unwatched
+from peakfold.frontends.torch_formulas import Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.run import Run, Storage
@@ -40,14 +41,16 @@ class StorageTracker(Watching):
     Args:
         scope: path of the running module, asked at every call.
         workspace: scratch of a call, from its function and arguments; none by default.
+        cuda: the kernels are a GPU's.
 
     Attributes:
         notes: what was assumed, and tensors whose memory cannot be followed.
     """
 
     def __init__(
-        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None
-    ) -> None:
+        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None,
+        *, cuda: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._unwatched = Unwatched()
         self._scope = scope
@@ -61,6 +64,7 @@ class StorageTracker(Watching):
         self._scratch: list[tuple[int, str, int]] = []
         self._results: list[_Seen] = []
         self.notes: dict[str, None] = {}
+        self._formulas = Formulas(self.notes.setdefault, cuda=cuda)
 
     def begin(self, phase: str) -> None:
         """Enter a phase: forward, backward, optimizer, after."""
@@ -111,9 +115,12 @@ class StorageTracker(Watching):
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and note the storages of its operands and results."""
-        func = self._unwatched(func, args)
+        if self._formulas.hides():
+            return run_operator(func, args, kwargs)
+        func = self._formulas.instead(self._unwatched(func, args), args)
         out = run_operator(func, args, kwargs)
         self._unwatched.done(func, out)
+        self._formulas.done(func, args, out)
         _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
