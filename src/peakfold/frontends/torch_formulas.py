@@ -146,7 +146,7 @@ class Formulas:
         self._asked: dict[int, _Asked] = {}
         self._new: list[_Asked] = []
         self._hidden: tuple[torch.Tensor, torch.Tensor] | None = None
-        self._plain = False
+        self._plain, self._over = False, -1
         self._cuda = cuda
         self._made: tuple[Any, set[int]] = (None, set())
 
@@ -155,10 +155,14 @@ class Formulas:
         if self._new:
             self._new = [call for call in self._new if not self._expected(call)]
         node = torch._C._current_autograd_node()
-        if node is None or self._plain or self._hidden is not None:
-            return self._hidden is not None
-        call = self._asked.get(node._sequence_nr())
-        if call is None or node.name() != call.formula.node:
+        if self._hidden is not None or self._plain:
+            return not self._plain
+        number = -1 if node is None else node._sequence_nr()
+        if number == self._over:  # what follows its hooks
+            return False
+        self._over = -1
+        call = self._asked.get(number)
+        if node is None or call is None or node.name() != call.formula.node:
             return False
         x, out = call.inputs(), call.result()
         if x is None:
@@ -183,6 +187,8 @@ class Formulas:
                 return (formula.road(grads[0], x, out, more), *taken[1:])
             finally:
                 self._plain = False
+                node = torch._C._current_autograd_node()
+                self._over = -1 if node is None else node._sequence_nr()
 
         return over
 
