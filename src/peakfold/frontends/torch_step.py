@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
+from peakfold.frontends.torch_casts import converted
 from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_following import FollowingMode
@@ -44,7 +45,7 @@ def fake_steps(
         args: positional example inputs; what small ones hold may decide sizes and branches.
         kwargs: keyword ones.
         options: of the step.
-        workspace: scratch of a call, where it is known.
+        workspace: scratch of a call; by default what a CPU's kernels convert.
 
     Raises:
         UsageError: nothing to train, or an unknown option.
@@ -92,6 +93,8 @@ def _steps(
     workspace: Workspace | None, *, real: bool = False,
 ) -> Steps:  # fmt: skip
     scopes = ScopeTracker(module)
+    if workspace is None and options.device == "cpu":
+        workspace = converted
     inputs = tree_map(detached, inputs)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
