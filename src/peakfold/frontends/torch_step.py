@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
 from peakfold.frontends.torch_phases import detached, moved, one_step, state_of, tensors_of
+from peakfold.frontends.torch_random import states_seen
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
@@ -107,7 +108,7 @@ def _steps(
             )
             _existing(tracker, module, inputs, optimizer)
             try:
-                with scopes, tracker:
+                with scopes, tracker, _states(options, tracker):
                     one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
@@ -118,6 +119,11 @@ def _steps(
     first, steady = runs
     notes |= dict.fromkeys(_kept(steady, tracker.run(results_kept=True)))
     return Steps(first, steady, tuple(notes))
+
+
+def _states(options: StepOptions, tracker: StorageTracker) -> AbstractContextManager[None]:
+    """States of the random generator lie in host memory: they count where the step does, too."""
+    return states_seen(tracker.seen) if options.device == "cpu" else nullcontext()
 
 
 def _kept(steady: Run, kept: Run) -> tuple[str, ...]:

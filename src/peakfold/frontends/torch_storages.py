@@ -77,6 +77,10 @@ class StorageTracker(Watching):
             for found in self._note(tensor, "", "", self._event):
                 found.role = role
 
+    def seen(self, tensor: torch.Tensor, op: str) -> None:
+        """Note a tensor that was made out of sight."""
+        self._note(tensor, op, self._place(), None)
+
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Say what living tensors are for."""
         for tensor in tensors:
