@@ -68,7 +68,7 @@ def _told(group: str, names: Iterable[str]) -> Iterator[tuple[str, int | str]]:
     for name in names:
         try:
             yield name, peak(made[name]())
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, NotImplementedError, ValueError) as error:
             yield name, f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -29,6 +29,9 @@ _INTO_ZEROS = {
     _aten.scatter_add.default: _aten.scatter_add_.default,
     _aten.index_add.default: _aten.index_add_.default,
     _aten.index_put.default: _aten.index_put_.default,
+    _aten.index_fill.int_Scalar: _aten.index_fill_.int_Scalar,
+    _aten.index_fill.int_Tensor: _aten.index_fill_.int_Tensor,
+    _aten.put.default: _aten.put_.default,
     _aten.masked_scatter.default: _aten.masked_scatter_.default,
 }
 _ZEROS = frozenset({_aten.zeros.default, _aten.new_zeros.default, _aten.zeros_like.default})

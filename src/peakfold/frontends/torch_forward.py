@@ -54,7 +54,9 @@ def fake_forward(
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
-        run = _forward(copied, inputs, options, watched(workspace), "on tensors without values")
+        run = _forward(
+            copied, inputs, options, watched(workspace, options.device), "on tensors without values"
+        )
     return replace(run, notes=(*run.notes, *mode.notes()))
 
 
@@ -74,7 +76,9 @@ def real_forward(
     options = options or StepOptions()
     copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
     with undisturbed(on_cpu=False), device_kernels(options, fake=False):
-        return _forward(copied, inputs, options, observe or watched(), "run for real")
+        return _forward(
+            copied, inputs, options, observe or watched(device=options.device), "run for real"
+        )
 
 
 def _forward(

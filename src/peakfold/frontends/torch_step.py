@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
+from peakfold.frontends.torch_casts import converted
 from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
 from peakfold.frontends.torch_following import FollowingMode
@@ -31,6 +32,7 @@ from peakfold.frontends.torch_phases import (
     state_of,
     tensors_of,
 )
+from peakfold.frontends.torch_random import states_seen
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
@@ -52,7 +54,7 @@ def fake_steps(
         args: positional example inputs; what small ones hold may decide sizes and branches.
         kwargs: keyword ones.
         options: of the step.
-        workspace: scratch of a call, where it is known.
+        workspace: scratch of a call; by default what a CPU's kernels convert.
 
     Raises:
         UsageError: nothing to train, or an unknown option.
@@ -69,7 +71,7 @@ def fake_steps(
     copied = fake_module(module, mode)
     inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
-        steps = _steps(copied, inputs, options, watched(workspace))
+        steps = _steps(copied, inputs, options, watched(workspace, options.device))
     return replace(steps, notes=(*steps.notes, *mode.notes()))
 
 
@@ -95,12 +97,20 @@ def real_steps(
         copied, inputs = copied.to(device), moved(inputs, device)
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
-        return _steps(copied, inputs, options, observe or watched(), real=True)
+        return _steps(copied, inputs, options, observe or watched(device=options.device), real=True)
 
 
-def watched(workspace: Workspace | None = None) -> Observe:
-    """What makes modes that follow the storages of a run, and the scratch of its calls."""
-    return lambda scopes: StorageTracker(lambda: scopes.scope, workspace)
+def watched(workspace: Workspace | None = None, device: str = "cpu") -> Observe:
+    """What makes modes that follow the storages of a run, and the scratch of its calls.
+
+    Args:
+        workspace: scratch of a call; by default what a CPU's kernels convert, on a CPU.
+        device: whose kernels run.
+    """
+    if workspace is None and device == "cpu":
+        workspace = converted
+    cuda = device == "cuda"
+    return lambda scopes: StorageTracker(lambda: scopes.scope, workspace, cuda=cuda)
 
 
 def _steps(
@@ -119,7 +129,7 @@ def _steps(
             tracker = observe(scopes)
             existing(tracker, module, (inputs, targets), optimizer)
             try:
-                with scopes, tracker:
+                with scopes, tracker, _states(options, tracker):
                     said = one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
@@ -130,6 +140,13 @@ def _steps(
     first, steady = runs
     kept = tracker.run(results_kept=True).peak - steady.peak
     return Steps(first, steady, tuple(notes), said, options.told(), kept)
+
+
+def _states(options: StepOptions, tracker: Observer) -> AbstractContextManager[None]:
+    """States of the random generator lie in host memory: they count where the step does, too."""
+    if isinstance(tracker, StorageTracker) and options.device == "cpu":
+        return states_seen(tracker.seen)
+    return nullcontext()
 
 
 def existing(

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from peakfold.frontends.torch_engine import Unwatched
+from peakfold.frontends.torch_formulas import Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.recording import Recording
@@ -29,14 +30,16 @@ class StorageTracker(Watching):
     Args:
         scope: path of the running module, asked at every call.
         workspace: scratch of a call, from its function and arguments; none by default.
+        cuda: the kernels are a GPU's.
 
     Attributes:
         notes: what was assumed, and tensors whose memory cannot be followed.
     """
 
     def __init__(
-        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None
-    ) -> None:
+        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None,
+        *, cuda: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._unwatched = Unwatched()
         self._scope = scope
@@ -44,6 +47,7 @@ class StorageTracker(Watching):
         self._recording = Recording()
         self._forward: dict[int, str] = {}
         self.notes: dict[str, None] = {}
+        self._formulas = Formulas(self.notes.setdefault, cuda=cuda)
 
     def begin(self, phase: str) -> None:
         """Enter a phase: forward, backward, optimizer, after."""
@@ -58,6 +62,10 @@ class StorageTracker(Watching):
                 self._recording.existing(storage._cdata, storage.nbytes(), role)
                 if not known:
                     self._until_death(storage)
+
+    def seen(self, tensor: torch.Tensor, op: str) -> None:
+        """Note a tensor that was made out of sight."""
+        self._note(tensor, op, self._place())
 
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Say what living tensors are for."""
@@ -81,9 +89,12 @@ class StorageTracker(Watching):
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and note the storages of its operands and results."""
-        func = self._unwatched(func, args)
+        if self._formulas.hides():
+            return run_operator(func, args, kwargs)
+        func = self._formulas.instead(self._unwatched(func, args), args)
         out = run_operator(func, args, kwargs)
         self._unwatched.done(func, out)
+        self._formulas.done(func, args, out)
         _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from peakfold.frontends.torch_casts import INDEXED, positions
 from peakfold.frontends.torch_modes import tensors_in
 from peakfold.frontends.torch_rnn import again, real_backward, real_forward
 from peakfold.runtimes.torch.allocator import allocations, peak_of
@@ -46,6 +47,8 @@ class CpuScratch:
         """Bytes of scratch of one call; its tensors may be fake."""
         if func.is_view or not _measurable((args, kwargs)):
             return 0
+        if func in INDEXED and (masked := positions(args[1])):
+            return masked
         name = func._schema.name.partition("::")[2]
         key = f"{func} {tree_leaves(tree_map(_signature, (args, kwargs)))}"
         if key not in self.table:

@@ -1,0 +1,81 @@
+"""What CPU kernels take for a while before they start: operands of another type, converted.
+
+A kernel of one type converts operands of others first, a sum of bools is one of integers, and a
+mask as index becomes positions. Scratch by rule, from types and sizes alone, so that it costs
+nothing to tell; what else a kernel takes is measured (`runtimes/torch/scratch.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from peakfold.frontends.torch_known import plainly
+from peakfold.frontends.torch_modes import tensors_in
+
+_aten = torch.ops.aten
+_SUMS = frozenset({_aten.sum.default, _aten.sum.dim_IntList})
+_AS_THEY_ARE = frozenset(
+    {_aten.where.self, _aten.masked_fill.Scalar, _aten.masked_fill.Tensor, _aten.copy_.default}
+)
+INDEXED = frozenset({
+    _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default,
+    _aten._index_put_impl_.default,
+})  # fmt: skip
+"""Operators that take positions or masks."""
+_MASKS = (torch.bool, torch.uint8)
+
+
+def converted(func: Any, args: Any, kwargs: Any) -> int:
+    """Bytes that a call converts before its CPU kernel starts.
+
+    Args:
+        func: an operator.
+        args: its arguments; tensors may be fake.
+        kwargs: its keyword arguments.
+
+    Example:
+        >>> mask = torch.ones(4, 8, dtype=torch.bool)
+        >>> converted(torch.ops.aten.sum.default, (mask,), {})
+        256
+        >>> converted(torch.ops.aten.mul.Tensor, (torch.ones(4, 8), mask), {})
+        128
+    """
+    if func in _SUMS:
+        x = args[0]
+        counted = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.int64
+        return int(x.numel()) * 8 if counted and not kwargs.get("dtype") else 0
+    if func in INDEXED:
+        return positions(args[1])
+    if torch.Tag.pointwise in func.tags and func not in _AS_THEY_ARE:
+        return 0 if func._schema.is_mutable else _mixed(args)
+    return 0
+
+
+def _mixed(args: Any) -> int:
+    """Operands whose type is not the common one; numbers (0-d tensors) are read as they are."""
+    given = [t for t in tensors_in(args) if t.layout is torch.strided and t.dim()]
+    if len(given) < 2 or all(t.dtype == given[0].dtype for t in given):
+        return 0
+    common = given[0].dtype
+    for tensor in given[1:]:
+        common = torch.promote_types(common, tensor.dtype)
+    return sum(int(t.numel()) * common.itemsize for t in given if t.dtype != common)
+
+
+def positions(indices: Any) -> int:
+    """Bytes of the positions that masks among the indices of a call become."""
+    return sum(_positions(index) for index in indices if index is not None)
+
+
+def _positions(index: Any) -> int:
+    """Where a mask is true, a row of int64 for each of its dimensions; none where unknown."""
+    values = getattr(getattr(index, "fake_mode", None), "values", None)
+    if index.dtype not in _MASKS or values is None:
+        return 0
+    mask = values.of(index)
+    if mask is None:
+        return 0
+    with plainly():
+        return int(mask.count_nonzero()) * int(index.dim()) * 8
