@@ -21,7 +21,7 @@ import transformers as hf
 from torch.profiler import ProfilerActivity, profile
 
 WORDS, LENGTH, BATCH, LATER = 200, 256, 2, 8
-"""Vocabulary, tokens, sequences, and steps of decoding. 2 x 4 heads x 256 x 256 is 524,288 scores."""
+"""Vocabulary, tokens, sequences, steps of decoding; 2 x 4 x 256 x 256 is 524,288 scores."""
 
 _TEXT: dict[str, Any] = {
     "vocab_size": WORDS, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
