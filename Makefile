@@ -67,6 +67,7 @@ fuzz: $(READY)
 oracles: $(READY)
 	$(BIN)/python tools/oracles.py
 	$(BIN)/python tools/oracle_tflm.py
+	$(BIN)/python tools/oracle_torch_ops.py
 
 # MACs and parameters of torchvision and timm models against a recount; an environment of its own.
 build/zoo/.ready:
