@@ -24,6 +24,10 @@ INDEXED = frozenset({
     _aten._index_put_impl_.default,
 })  # fmt: skip
 """Operators that take positions or masks."""
+_REDUCING = {
+    _aten.mse_loss.default: 1, _aten.smooth_l1_loss.default: 1, _aten.soft_margin_loss.default: 2,
+}  # fmt: skip
+"""Losses that make a tensor of their operands' size before they reduce it, and how many."""
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -46,6 +50,9 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
         x = args[0]
         counted = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.int64
         return int(x.numel()) * 8 if counted and not kwargs.get("dtype") else 0
+    if func in _REDUCING:
+        x, reduced = args[0], len(args) < 3 or bool(args[2])
+        return _REDUCING[func] * int(x.numel()) * int(x.element_size()) if reduced else 0
     if func in INDEXED:
         return positions(args[1])
     if torch.Tag.pointwise in func.tags and func not in _AS_THEY_ARE:

@@ -29,6 +29,7 @@ def _no_overrides(*_: Any) -> bool:
 
 _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 _LSTM = torch.lstm
+_CTC = (torch.nn.functional.ctc_loss, torch.ctc_loss)
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 
 
@@ -37,7 +38,7 @@ class _DeviceKernels(OnCpu):
 
     def __init__(self, options: StepOptions, *, fake: bool) -> None:
         cast = IN_FLOAT32 if options.device == "cuda" else frozenset()
-        super().__init__(frozenset({*_BODIES, *_DROPOUTS, _LSTM, _ATTENTION}) | cast)
+        super().__init__(frozenset({*_BODIES, *_DROPOUTS, *_CTC, _LSTM, _ATTENTION}) | cast)
         self._options = options
         self._masks_of_bool = options.rules.dropout_mask == "bool"
         self._onednn = fake and options.rules.lstm == "onednn"
@@ -50,6 +51,8 @@ class _DeviceKernels(OnCpu):
                 return func(*args, **kwargs)
         if self._masks_of_bool and func in _DROPOUTS:
             return _byte_dropout(*args, **kwargs)
+        if self._fake and func in _CTC:  # C++ fills a tensor from numbers, which no fake one takes
+            args = tuple(torch.tensor(a) if isinstance(a, tuple | list) else a for a in args)
         if self._onednn and func is _LSTM and takes_onednn(args):
             return lstm(*args)
         if self._options.device == "cuda" and runs_in_float32(func):

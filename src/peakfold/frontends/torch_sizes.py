@@ -60,7 +60,8 @@ def _packed(args: Sequence[Any], of: Of) -> Any:
 
 
 def _ctc(args: Sequence[Any], of: Of) -> Any:
-    scores, lengths = args[0], of(args[3])
+    scores = args[0]
+    lengths = of(args[3]) if isinstance(args[3], torch.Tensor) else torch.tensor(args[3])
     if lengths is None or scores.dim() != 3:
         return None
     steps, batch = scores.shape[:2]
@@ -79,6 +80,7 @@ def _bare(like: torch.Tensor, *shape: int) -> torch.Tensor:
 _RULES: Mapping[Any, Callable[[Sequence[Any], Of], Any]] = {
     _aten.masked_select.default: _masked, _aten._pack_padded_sequence.default: _packed,
     _aten._ctc_loss.Tensor: _ctc, _aten._ctc_loss_backward.Tensor: _ctc_gradient,
+    _aten._ctc_loss.default: _ctc, _aten._ctc_loss_backward.default: _ctc_gradient,
 }  # fmt: skip
 
 

@@ -91,6 +91,9 @@ class StorageTracker(Watching):
         """Run one operator and note the storages of its operands and results."""
         if self._formulas.hides():
             return run_operator(func, args, kwargs)
+        if func in _WRITTEN_IN_OTHERS and type(args[0]) is FakeTensor:
+            with self:
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
         func = self._formulas.instead(self._unwatched(func, args), args)
         out = run_operator(func, args, kwargs)
         self._unwatched.done(func, out)
@@ -147,6 +150,11 @@ def _keys(tensors: Iterable[torch.Tensor]) -> list[int]:
 
 _aten = torch.ops.aten
 _LIFT = _aten.lift_fresh.default  # its operand becomes its result
+_COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
+_WRITTEN_IN_OTHERS = frozenset(
+    {_aten._safe_softmax.default, _aten.binary_cross_entropy_with_logits.default}
+)
+"""Kernels that call other operators, which hide what they make unless they are opened."""
 _REDUCED = frozenset({
     _aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.soft_margin_loss.default,
     _aten.binary_cross_entropy.default,

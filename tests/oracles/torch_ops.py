@@ -1,0 +1,105 @@
+"""Predicted steps of operators, losses and generated modules against a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_step import StepOptions, fake_steps
+from peakfold.runtimes.torch.scratch import CpuScratch
+from tests.fuzzing.campaign import SLICES, slice_number
+
+from .torch_operators import Step
+from .torch_plain import GROUPS, peaks
+
+FRACTION, BYTES = 0.002, 256
+"""How far a prediction may be from the truth: the larger of both."""
+
+OUTSIDE: Mapping[str, str] = {
+    "softsign, second order": "a formula that writes in place, unread",
+    "i0e, second order": "a formula with one temporary more, unread",
+    "i1e": "a formula with one temporary more, unread",
+    "index_mask, second order": "positions are counted where their kernel has let go of them",
+    "masked_fill_value, second order": "sum by a mask: one temporary more",
+    "masked_select": "scratch is measured on a mask of zeros; the plan's own figure is right",
+    "var_mean": "kernel scratch that is not measured alone", "std_mean": "as var_mean",
+    "combinations": "a mask made inside becomes positions", "combinations, second order": "the same",
+    "cholesky": "kernel written in others", "lu_factor": "kernel written in others",
+    "det, second order": "the plain formula solves in place",
+    "svdvals, second order": "as det", "nuclear, second order": "as det",
+    "spectral, second order": "as det", "pinv": "kernel written in others",
+    "pinv, second order": "kernel written in others", "lstsq": "refused: sizes that values decide",
+    "lstsq, second order": "refused: sizes that values decide",
+    "matrix_exp": "the values choose the degree", "matrix_exp, second order": "the same",
+    "vander": "the plain cumulative product of a broadcast row", "vander, second order": "the same",
+    "glu, second order": "a formula that writes in place, unread",
+    "embedding_bag_max": "kernel scratch of values", "trace": "1 KiB of positions",
+    "l1, weight, sum": "torch's own override of l1_loss loses its weight under a mode",
+    "bce, second order": "a formula that writes in place, unread",
+    "bce, weight, second order": "the same", "bce, both, second order": "the same",
+    "bce with logits, the target alone, second order": "a chain that is written in place, unread",
+}  # fmt: skip
+"""Steps whose prediction is outside, and why; none may join them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step.
+
+    Attributes:
+        truth: bytes of a plain loop, or why it does not run.
+        plan: as a plan tells, scratch by rule alone; or why not.
+        measured: with the scratch of its kernels, or why not.
+    """
+
+    name: str
+    truth: int | str
+    plan: int | str
+    measured: int | str
+
+    @property
+    def runs(self) -> bool:
+        """Whether torch itself runs it."""
+        return isinstance(self.truth, int)
+
+    def near(self, told: int | str) -> bool:
+        """Whether a prediction is the truth, as near as is asked."""
+        if isinstance(told, str) or isinstance(self.truth, str):
+            return False
+        return abs(told - self.truth) <= max(BYTES, FRACTION * self.truth)
+
+    def line(self) -> str:
+        """What is predicted and what is true."""
+        return f"{self.name}: {self.measured}, a plan {self.plan}, true {self.truth}"
+
+
+def predicted(step: Step, scratch: CpuScratch | None) -> int | str:
+    """Bytes of a steady step, or the error's first line."""
+    module, kwargs = step
+    options = StepOptions(optimizer="sgd", loss=lambda out: out)
+    try:
+        return fake_steps(module, (), kwargs, options, scratch).steady.peak
+    except PeakfoldError as error:
+        return str(error).splitlines()[0]
+
+
+def rows(group: str, *, tenth: int | None = None) -> list[Row]:
+    """The steps of a group, all or a tenth; their truth from one process."""
+    made = dict(GROUPS[group]())
+    names = [name for n, name in enumerate(made) if tenth is None or n % SLICES == tenth]
+    true, scratch = peaks(group, names), CpuScratch()
+    return [
+        Row(name, true[name], predicted(made[name](), None), predicted(made[name](), scratch))
+        for name in names
+    ]
+
+
+def sliced(group: str) -> list[Row]:
+    """Today's tenth."""
+    return rows(group, tenth=slice_number())
+
+
+def wrong(found: Iterable[Row]) -> list[Row]:
+    """What is outside and not known to be."""
+    return [r for r in found if r.runs and not r.near(r.measured) and r.name not in OUTSIDE]
