@@ -202,8 +202,10 @@ def _clone(tensor: torch.Tensor) -> torch.Tensor:
             hint='capture it with route="export" or route="trace"',
         )
     tensor = tensor.detach()
-    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or (
-        tensor.is_quantized or not tensor.numel()
+    if (
+        type(tensor) is not torch.Tensor
+        or tensor.layout is not torch.strided
+        or (tensor.is_quantized or not tensor.numel())
     ):
         return tensor.clone()
     count = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
