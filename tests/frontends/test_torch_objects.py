@@ -231,7 +231,7 @@ class Both(torch.nn.Module):
         return one.kept[0] + two["same"]
 
 
-@pytest.mark.parametrize("route", ("trace", "run"))
+@pytest.mark.parametrize("route", ["trace", "run"])
 def test_a_tensor_in_two_objects_stays_one(route: Any) -> None:
     plain = Plain()
     graph = capture(Both(), (plain, {"same": plain.kept[0]}), route=route)

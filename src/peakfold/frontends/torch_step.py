@@ -101,7 +101,10 @@ def real_steps(
         copied = copied.to(device)
 
     def inputs() -> tuple[Any, Any]:
-        return real_tree(given) if device is None else moved(real_tree(given), device)
+        copies: tuple[Any, Any] = real_tree(given)
+        if device is not None:
+            copies = moved(copies, device)
+        return copies
 
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:

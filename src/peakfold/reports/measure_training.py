@@ -84,9 +84,12 @@ def measure_document(
 
 def _home(example: Example) -> str:
     """Where the example's tensors are."""
+    from torch.utils._pytree import tree_leaves
+
     from peakfold.frontends.torch_objects import tensors_of
 
-    tensors = (*example.module.parameters(), *tensors_of((example.args, dict(example.kwargs))))
+    given = (example.args, dict(example.kwargs))
+    tensors = (*example.module.parameters(), *tree_leaves(given), *tensors_of(given))
     return "cuda" if any(getattr(t, "is_cuda", False) for t in tensors) else "cpu"
 
 

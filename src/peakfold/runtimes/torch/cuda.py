@@ -158,18 +158,19 @@ def run_on_device(
         allocator: of the device it runs on.
     """
     options = targeted(module, args, kwargs, options)
+    given = (tuple(args), dict(kwargs or {}))
+    copies = [real_tree(given) for _ in range(2)]
     allocator.synchronize()
     allocator.forget_libraries()
     allocator.empty_cache()
     before = allocator.now().allocated
     copied = real_copy(module).to(allocator.device)
-    given = (tuple(args), dict(kwargs or {}))
     found = []
     with undisturbed(on_cpu=False), torch.enable_grad():
         optimizer = options.make(copied.parameters())
         options, _ = with_target(options, copied)
         for _ in range(2):
-            inputs = moved(real_tree(given), allocator.device)
+            inputs = moved(copies.pop(), allocator.device)
             allocator.synchronize()
             allocator.empty_cache()
             phases = _Phases(allocator)
