@@ -17,11 +17,18 @@ import torch
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failure
-from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_module,
+    fake_tree,
+    real_copy,
+    real_tree,
+    undisturbed,
+)
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import region_of, tensors_of
+from peakfold.frontends.torch_phases import region_of
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step import Observe, existing, watched
 from peakfold.frontends.torch_storages import Workspace
@@ -74,7 +81,7 @@ def real_forward(
         observe: makes who watches it; by default a mode that follows storages.
     """
     options = options or StepOptions()
-    copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
+    copied, inputs = real_copy(module), real_tree((tuple(args), dict(kwargs or {})))
     with undisturbed(on_cpu=False), device_kernels(options, fake=False):
         return _forward(
             copied, inputs, options, observe or watched(device=options.device), "run for real"

@@ -23,10 +23,16 @@ from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import Walker
 from peakfold.frontends.torch_failure import failure
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_mode,
+    fake_module,
+    fake_tree,
+    opened_for,
+    undisturbed,
+)
 from peakfold.frontends.torch_loss import Aimed, loss_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import tensors_of
+from peakfold.frontends.torch_phases import results_of
 from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.frontends.torch_values import place_of
 from peakfold.ir import Graph, Role
@@ -67,7 +73,7 @@ class _Loss(torch.nn.Module):
         if target is not None and isinstance(options.loss, Aimed):
             options = replace(options, loss=replace(options.loss, target=target))
         out = self.of(*args, **kwargs)
-        return loss_of(out, tensors_of(out), options)[0]
+        return loss_of(out, results_of(out), options)[0]
 
 
 def joint_graph(
@@ -97,7 +103,7 @@ def joint_graph(
     options = targeted(module, args, kwargs, options or StepOptions())
     mode = fake_mode()
     copied = fake_module(module, mode)
-    given, named = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given, named = opened_for(copied, fake_tree((tuple(args), dict(kwargs or {})), mode))
     with mode:
         for target in with_target(options, copied)[1]:
             named[_TARGET] = target

@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from peakfold.frontends.torch_loss import loss_of
 from peakfold.frontends.torch_modes import OnesForValues
+from peakfold.frontends.torch_objects import changed, tensors_of
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.ir.run import Run
 
@@ -65,19 +66,19 @@ class Nobody:
         """Nothing."""
 
 
-def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """The tensors among the leaves of a tree."""
+def results_of(tree: Any) -> list[torch.Tensor]:
+    """The tensors of a module's result that a loss may be made of: none that an object keeps."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def detached(value: Any) -> Any:
-    """A leaf of the inputs as data: no gradient flows through it."""
-    return value.detach() if isinstance(value, torch.Tensor) else value
+def detached(tree: Any) -> Any:
+    """The inputs as data: no gradient flows through them."""
+    return changed(tree, torch.Tensor.detach)
 
 
 def moved(tree: Any, device: str) -> Any:
     """A tree with its tensors on a device."""
-    return tree_map(lambda t: t.to(device) if isinstance(t, torch.Tensor) else t, tree)
+    return changed(tree, lambda tensor: tensor.to(device))
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -128,9 +129,8 @@ def _forward(
     """The loss, what it is, and the result where it is kept."""
     with region_of(module, options):
         out = module(*args, **kwargs)
-        tensors = tensors_of(out)
-        tracker.returned(tensors)
-        return *loss_of(out, tensors, options), out if options.keep_result else None
+        tracker.returned(tensors_of(out))
+        return *loss_of(out, results_of(out), options), out if options.keep_result else None
 
 
 def region_of(module: torch.nn.Module, options: StepOptions) -> AbstractContextManager[Any]:

@@ -14,15 +14,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_casts import converted
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_module,
+    fake_tree,
+    real_copy,
+    real_tree,
+    undisturbed,
+)
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
 from peakfold.frontends.torch_phases import (
     Observer,
@@ -30,7 +36,6 @@ from peakfold.frontends.torch_phases import (
     moved,
     one_step,
     state_of,
-    tensors_of,
 )
 from peakfold.frontends.torch_random import states_seen
 from peakfold.frontends.torch_scope import ScopeTracker
@@ -69,9 +74,10 @@ def fake_steps(
     options = targeted(module, args, kwargs, options or StepOptions())
     mode = FollowingMode()
     copied = fake_module(module, mode)
-    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given = (tuple(args), dict(kwargs or {}))
+    inputs = [fake_tree(given, mode) for _ in range(2)]
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
-        steps = _steps(copied, inputs, options, watched(workspace, options.device))
+        steps = _steps(copied, inputs.pop, options, watched(workspace, options.device))
     return replace(steps, notes=(*steps.notes, *mode.notes()))
 
 
@@ -92,9 +98,16 @@ def real_steps(
         observe: makes who watches a step; by default a mode that follows storages.
     """
     options = targeted(module, args, kwargs, options or StepOptions())
-    copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
+    copied, given = real_copy(module), (tuple(args), dict(kwargs or {}))
     if device is not None:
-        copied, inputs = copied.to(device), moved(inputs, device)
+        copied = copied.to(device)
+
+    def inputs() -> tuple[Any, Any]:
+        copies: tuple[Any, Any] = real_tree(given)
+        if device is not None:
+            copies = moved(copies, device)
+        return copies
+
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
         return _steps(copied, inputs, options, observe or watched(device=options.device), real=True)
@@ -114,11 +127,11 @@ def watched(workspace: Workspace | None = None, device: str = "cpu") -> Observe:
 
 
 def _steps(
-    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
+    module: torch.nn.Module, given: Callable[[], tuple[Any, Any]], options: StepOptions,
     observe: Observe, *, real: bool = False,
 ) -> Steps:  # fmt: skip
+    """Two steps, each on inputs as they were given: a cache among them begins anew."""
     scopes = ScopeTracker(module)
-    inputs = tree_map(detached, inputs)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         optimizer = options.make(module.parameters())
@@ -126,6 +139,7 @@ def _steps(
         runs, said = [], ""
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
+            inputs = detached(given())
             tracker = observe(scopes)
             existing(tracker, module, (inputs, targets), optimizer)
             try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.aten_values import Ref
@@ -18,8 +17,9 @@ from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_module, fake_tree, undisturbed
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import detached, one_step, tensors_of
+from peakfold.frontends.torch_phases import detached, one_step
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_state import make_state
 from peakfold.frontends.torch_target import targeted, with_target
@@ -96,7 +96,8 @@ def step_graph(
     options = targeted(module, args, kwargs, options or StepOptions())
     mode = FollowingMode()
     copied = fake_module(module, mode)
-    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given = (tuple(args), dict(kwargs or {}))
+    inputs, first = fake_tree(given, mode), fake_tree(given, mode)
     kernels = device_kernels(options, fake=True)
     with (
         undisturbed(functions=kernels),
@@ -106,7 +107,7 @@ def step_graph(
         torch.enable_grad(),
     ):
         warnings.simplefilter("ignore")
-        inputs = tree_map(detached, inputs)
+        inputs, first = detached(inputs), detached(first)
         optimizer = options.make(copied.parameters())
         scopes = ScopeTracker(copied)
         builder = GraphBuilder(_TRAINED)
@@ -114,7 +115,7 @@ def step_graph(
         marker = _Marker(builder, recorder)
         try:
             options, targets = with_target(options, copied)
-            make_state(copied, inputs, options, optimizer, mode)
+            make_state(copied, first, options, optimizer, mode)
             _declare(builder, copied, inputs, optimizer, names)
             for target in targets:
                 builder.declare(Ref(id(target), target), "target", Role.INPUT)

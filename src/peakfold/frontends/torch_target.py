@@ -13,12 +13,18 @@ import torch
 from peakfold.errors import ModelError, PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_module,
+    fake_tree,
+    real_copy,
+    real_tree,
+    undisturbed,
+)
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
 from peakfold.frontends.torch_loss import TARGETED, Aimed, aim
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import region_of, tensors_of
+from peakfold.frontends.torch_phases import region_of, results_of
 
 
 def targeted(
@@ -68,7 +74,7 @@ def _aimed(
 ) -> Aimed:
     mode = None if real else FollowingMode()
     copied = real_copy(module) if mode is None else fake_module(module, mode)
-    args, kwargs = given if mode is None else fake_tree(given, mode)
+    args, kwargs = real_tree(given) if mode is None else fake_tree(given, mode)
     kernels = None if real else device_kernels(options, fake=True)
     with (
         undisturbed(on_cpu=not real, functions=kernels),
@@ -83,4 +89,4 @@ def _aimed(
             raise
         except Exception as error:  # the forward pass is the user's own code
             raise failed_step(copied, error, real=real) from None
-        return aim(out, tensors_of(out), str(options.loss), options.autocast)
+        return aim(out, results_of(out), str(options.loss), options.autocast)

@@ -86,18 +86,18 @@ def _home(example: Example) -> str:
     """Where the example's tensors are."""
     from torch.utils._pytree import tree_leaves
 
-    tensors = (*example.module.parameters(), *tree_leaves((example.args, dict(example.kwargs))))
+    from peakfold.frontends.torch_objects import tensors_of
+
+    given = (example.args, dict(example.kwargs))
+    tensors = (*example.module.parameters(), *tree_leaves(given), *tensors_of(given))
     return "cuda" if any(getattr(t, "is_cuda", False) for t in tensors) else "cpu"
 
 
 def _on_host(example: Example) -> Example:
     """The example on the CPU, so that a device holds the measured copy alone."""
-    import torch
-    from torch.utils._pytree import tree_map_only
+    from peakfold.frontends.torch_phases import moved
 
-    args, kwargs = tree_map_only(
-        torch.Tensor, lambda t: t.cpu(), (tuple(example.args), dict(example.kwargs))
-    )
+    args, kwargs = moved((tuple(example.args), dict(example.kwargs)), "cpu")
     return replace(example, module=example.module.cpu(), args=args, kwargs=kwargs)
 
 

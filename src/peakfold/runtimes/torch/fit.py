@@ -15,8 +15,8 @@ from peakfold.analysis.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
 from peakfold.frontends.torch_forward import fake_forward
 from peakfold.frontends.torch_module import Example, input_names
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import tensors_of
 from peakfold.frontends.torch_step import fake_steps
 from peakfold.ir.run import Run, Steps
 from peakfold.runtimes.torch.measure import run_forward, run_steps
