@@ -66,7 +66,7 @@ def failed_step(module: torch.nn.Module, error: Exception, *, real: bool = False
     """The error of a training step, run on tensors without values or for real."""
     if real:
         return failure(module, error, "a training step", "")
-    hint = "branches and loops that values decide cannot be followed without values"
+    hint = "follow the step for real, with the values that decide: --route run"
     if not _by_data(error):
         hint = "check that one step of it runs in torch alone"
     return failure(module, error, "a training step on tensors without values", hint)
