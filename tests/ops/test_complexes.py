@@ -41,7 +41,7 @@ def test_arithmetic_by_elements(kind, both, by_real, of_real):
 def test_einsum_counts_every_contraction_by_its_operands():
     text = (
         "input a: float32[2,3]\ninput b: complex64[3,4]\ninput c: complex64[4,5]\n"
-        'y: complex64[2,5] = einsum(a, b, c) {equation="ij,jk,kl->il"}\noutput y'
+        'y: complex64[2,5] = einsum(a, b, c, equation="ij,jk,kl->il")\noutput y'
     )
     assert counted(text)[0] == 2 * 2 * 3 * 4 + 4 * 2 * 4 * 5
 
@@ -49,7 +49,7 @@ def test_einsum_counts_every_contraction_by_its_operands():
 def test_transforms_of_real_numbers_are_half_of_complex_ones():
     def dft(width, attrs="axis=1", bins=16):
         return counted(
-            f"input x: float32[3,16,{width}]\ny: float32[3,{bins},2] = dft(x) {{{attrs}}}\noutput y"
+            f"input x: float32[3,16,{width}]\ny: float32[3,{bins},2] = dft(x, {attrs})\noutput y"
         )[1]
 
     assert dft(2) == 3 * 5 * 16 * 4
