@@ -1,0 +1,53 @@
+"""Weights that a module keeps packed for a kernel: what objects of TorchScript classes hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from peakfold.frontends.aten_values import Ref
+from peakfold.frontends.torch_build import GraphBuilder
+
+
+def is_prepacked(value: object) -> bool:
+    """Whether a value is such an object: it can be unpacked, or tell its state."""
+    return isinstance(value, torch.ScriptObject) and bool({"unpack", "__getstate__"} & _does(value))
+
+
+def declare_prepacked(builder: GraphBuilder, name: str, packed: Any) -> None:
+    """Add the tensors of a packed object to a graph as parameters, each storage once."""
+    with _disable_current_modes():  # weights are real, whatever the run is
+        found = _different(list(_tensors(packed)))
+    common = ("weight", "bias") if len(found) <= 2 else ()
+    names = [f"{name}.{common[at] if common else at}" for at in range(len(found))]
+    builder.declare_packed(packed, [Ref(id(t), t) for t in found], names)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Tensors of a state, packed objects inside it first (they state how biases are kept)."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, torch.ScriptObject):
+        yield from _tensors(_state(value))
+    elif isinstance(value, list | tuple):
+        for item in sorted(value, key=lambda item: isinstance(item, torch.Tensor)):
+            yield from _tensors(item)
+
+
+def _state(value: Any) -> Any:
+    does = _does(value)
+    if "unpack" in does:
+        return value.unpack()
+    return value.__getstate__() if "__getstate__" in does else ()
+
+
+def _does(value: Any) -> set[str]:
+    return set(value._method_names())
+
+
+def _different(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """One tensor of each storage; all are alive, so equal addresses are one storage."""
+    return list({t.data_ptr() if t.numel() else id(t): t for t in reversed(tensors)}.values())[::-1]
