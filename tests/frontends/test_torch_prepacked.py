@@ -23,16 +23,16 @@ pytestmark = [
 ]
 
 
-def dynamic(layer):
+def dynamic(layer, dtype=torch.qint8):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return quantization.quantize_dynamic(
-            nn.Sequential(layer).eval(), {type(layer)}, dtype=torch.qint8
+            nn.Sequential(layer).eval(), {type(layer)}, dtype=dtype
         )
 
 
-def table(layer):
-    layer.qconfig = quantization.float_qparams_weight_only_qconfig
+def table(layer, config=quantization.float_qparams_weight_only_qconfig):
+    layer.qconfig = config
     model = nn.Sequential(layer).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -106,3 +106,31 @@ def test_static_convolutions():
     quantization.convert(model, inplace=True)
     expected = 27 * 8 * 36 + 288 * 5, {"float32": 4 * 13, "int8": 216 + 1440}
     assert counted(model, torch.randn(1, 3, 8, 8), "run") == expected
+
+
+def test_weights_of_half_a_byte_and_of_two():
+    bags = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    config = quantization.float_qparams_weight_only_qconfig_4bit
+    model = table(nn.EmbeddingBag(10, 16, mode="sum"), config)
+    assert counted(model, bags, "run") == (0, {"uint4": 80})
+    halves = dynamic(nn.Linear(16, 24), torch.float16)
+    assert counted(halves, _PLAIN, "run") == (21 * 384, {"float16": 768, "float32": 96})
+    halves = dynamic(nn.LSTM(16, 24), torch.float16)
+    assert counted(halves, _PLAIN, "run") == (21 * 3840, {"float16": 7680, "float32": 768})
+
+
+class Held(nn.Module):
+    """Holds a packing where no module looks."""
+
+    def __init__(self):
+        super().__init__()
+        weight = torch.quantize_per_tensor(torch.randn(24, 16), 0.1, 0, torch.qint8)
+        self.held = [torch.ops.quantized.linear_prepack(weight, None)]
+
+    def forward(self, x):
+        return torch.ops.quantized.linear_dynamic(x, self.held[0])
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_packings_in_lists_are_found_when_they_are_used(route):
+    assert counted(Held(), _PLAIN[0], route) == (3 * 384, {"int8": 384})

@@ -44,7 +44,6 @@ sdpa_backward: _scaled_dot_product_flash_attention_backward
 rnn_layers: lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
     mkldnn_rnn_layer quantized_lstm quantized_gru quantized_lstm_cell_dynamic
     quantized_gru_cell_dynamic quantized_rnn_tanh_cell_dynamic quantized_rnn_relu_cell_dynamic
-    quantized_lstm_cell quantized_gru_cell quantized_rnn_tanh_cell quantized_rnn_relu_cell
 encoder_layer: _transformer_encoder_layer_fwd _native_multi_head_attention
 deform_conv2d: deform_conv2d
 batch_normalization: batch_norm native_batch_norm cudnn_batch_norm _native_batch_norm_legit
@@ -202,9 +201,8 @@ scatter_elements: scatter scatter_add scatter_reduce index_add index_reduce
 put_slice: slice_scatter select_scatter diagonal_scatter as_strided_scatter slice_backward
     select_backward
 one_hot: one_hot
-packed_gather: embedding_byte embedding_2bit embedding_4bit
-packed_bag: embedding_bag_byte embedding_bag_2bit embedding_bag_4bit
-    embedding_bag_byte_rowwise_offsets embedding_bag_4bit_rowwise_offsets
+packed_gather: embedding_byte embedding_4bit
+packed_bag: embedding_bag_byte embedding_bag_4bit
 embedding_bag: embedding_bag _embedding_bag _embedding_bag_forward_only
 euclidean_distance: _euclidean_dist
 pairwise_distance: _cdist_forward _pdist_forward

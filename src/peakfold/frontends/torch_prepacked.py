@@ -40,8 +40,16 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 def _state(value: Any) -> Any:
     does = _does(value)
     if "unpack" in does:
-        return value.unpack()
+        return _as_stored(value, value.unpack())
     return value.__getstate__() if "__getstate__" in does else ()
+
+
+def _as_stored(value: Any, state: Any) -> Any:
+    # Linear weights in 16 bits are unpacked to 32; the only others here are quantised.
+    quantized = ".quantized." in value._type().qualified_name()
+    if not quantized or not isinstance(state, tuple) or not state[0].is_floating_point():
+        return state
+    return (state[0].half(), *state[1:])
 
 
 def _does(value: Any) -> set[str]:

@@ -17,7 +17,10 @@ from peakfold.ir.graph import Tensor
 from peakfold.ops.spec import Context, CountRule, MaskRule, OpSpec
 
 _NUMBERS: Final = ("float", "bfloat", "complex", "int", "uint")
-_REAL_ALREADY: Final = frozenset({"dft", "fft", "rfft2d", "stft", "complex_abs", "einsum"})
+_REAL_ALREADY: Final = frozenset(
+    {"complex_abs", "dft", "einsum", "fft", "rfft2d", "signal_energy", "signal_fft_auto_scale",
+     "stft"}
+)  # fmt: skip
 
 # Real operations for one counted: complex with complex, complex with real, real with complex
 # (that order matters to quotients alone).
@@ -28,6 +31,7 @@ _BY_KIND: Final[Mapping[str, tuple[int, int, int]]] = MappingProxyType(
         "add": _SUM,
         "sub": _SUM,
         "mul": _PRODUCT,
+        "outer": _PRODUCT,
         "div": (11, 2, 7),
         # Of one operand alone: the factor is the first; a modulus is two squares, sum and root.
         "abs": (4, 4, 4),
@@ -37,7 +41,7 @@ _BY_KIND: Final[Mapping[str, tuple[int, int, int]]] = MappingProxyType(
         "square": (6, 6, 6),
     }
 )
-_OF_TWO: Final = frozenset({"add", "sub", "mul", "div"})
+_OF_TWO: Final = frozenset({"add", "div", "mul", "outer", "sub"})
 
 
 def is_complex(tensor: Tensor | None) -> bool:
