@@ -46,6 +46,8 @@ class Arguments:
             self.refs.append(None)
         elif self.is_packed(value):
             self.packed.append(value)
+        elif isinstance(value, list | tuple) and any(self.is_packed(v) for v in value):
+            self.packed += value
         else:
             found = self.attribute(value)
             if found is not None:

@@ -27,6 +27,7 @@ from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_meta import grouped_products
 from peakfold.frontends.torch_modes import Replacing
 from peakfold.frontends.torch_objects import changed, closed, is_leaf, is_object, opened, tensors_of
+from peakfold.frontends.torch_prepacked import needs_run
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
 _SMALL = 1 << 16
@@ -69,6 +70,7 @@ def fake_module(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Modul
     Raises:
         ModelError: something in the module cannot be copied.
     """
+    needs_run(module)
     memo: dict[int, Any] = {}
     kept: list[torch.Tensor] = []
     for tensor, registered in _tensors(module):

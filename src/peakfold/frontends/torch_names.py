@@ -200,6 +200,10 @@ scatter_elements: scatter scatter_add scatter_reduce index_add index_reduce
 put_slice: slice_scatter select_scatter diagonal_scatter as_strided_scatter slice_backward
     select_backward
 one_hot: one_hot
+packed_recurrent: quantized_lstm quantized_gru quantized_lstm_cell_dynamic
+    quantized_gru_cell_dynamic quantized_rnn_tanh_cell_dynamic quantized_rnn_relu_cell_dynamic
+packed_embedding: embedding_byte embedding_4bit
+packed_bag: embedding_bag_byte embedding_bag_4bit
 embedding_bag: embedding_bag _embedding_bag _embedding_bag_forward_only
 euclidean_distance: _euclidean_dist
 pairwise_distance: _cdist_forward _pdist_forward

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from peakfold.ir.graph import Role
 from peakfold.ops.attention import masked_pairs
 from peakfold.ops.matmul import matmul_macs
 from peakfold.ops.rules import broadcast, count, elements, masks, number, per_output, unknown, zero
@@ -32,6 +33,33 @@ def _linear_other(ctx: Context) -> int:
 def _packed_macs(ctx: Context) -> int:
     # The weight is packed for a kernel: the product is told by its input and result alone.
     return prod(produced(ctx)) * sizes(ctx)[-1]
+
+
+@count
+def _packed_recurrent_macs(ctx: Context) -> int:
+    # Each row of the input meets every weight once: those of its layer's input and of its state.
+    return prod(sizes(ctx)[:-1]) * _held(ctx, 2)
+
+
+@count
+def _packed_recurrent_other(ctx: Context) -> int:
+    # Per gate a bias of each of the two products, as rows of the biases tell, and a function.
+    return prod(sizes(ctx)[:-1]) * (_held(ctx, 1) * 3 // 2)
+
+
+def _held(ctx: Context, rank: int) -> int:
+    """Elements of the packed weights, or biases, by their rank."""
+    stored = [t for t in ctx.inputs if t is not None and t.role is Role.PARAMETER]
+    found = [prod(number(d) for d in t.shape or ()) for t in stored if len(t.shape or ()) == rank]
+    if not stored:
+        raise CannotTell
+    return sum(found)
+
+
+@count
+def _packed_bag_other(ctx: Context) -> int:
+    # Scale, zero point and sum of each row that an index picks.
+    return 3 * prod(sizes(ctx)) * produced(ctx)[-1]
 
 
 @count
@@ -214,6 +242,10 @@ ROWS: Final = (
     # Packed, quantised weights: a scale and a zero point or bias per output.
     OpSpec("packed_linear", macs=_packed_macs, other_ops=per_output(2), workspace=unknown,
            engine="matrix"),
+    OpSpec("packed_recurrent", macs=_packed_recurrent_macs, other_ops=_packed_recurrent_other,
+           workspace=unknown, engine="matrix"),
+    OpSpec("packed_embedding", macs=zero, other_ops=per_output(2), workspace=unknown),
+    OpSpec("packed_bag", macs=zero, other_ops=_packed_bag_other, workspace=unknown),
     OpSpec("grouped_matmul", macs=_grouped_macs, other_ops=zero, workspace=unknown,
            engine="matrix"),
     # The added operand comes first; alpha and beta are not counted.
