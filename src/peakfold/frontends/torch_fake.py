@@ -268,7 +268,9 @@ def same_randomness() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(
-    *, on_cpu: bool = True, functions: AbstractContextManager[Any] | None = None,
+    *,
+    on_cpu: bool = True,
+    functions: AbstractContextManager[Any] | None = None,
     gradients: bool = False,
 ) -> Iterator[None]:
     """Process-wide switches as a capture needs them, put back afterwards.

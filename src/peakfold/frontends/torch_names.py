@@ -210,7 +210,7 @@ pairwise_distance: _cdist_forward _pdist_forward
 fft: fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2
     fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn _fft_c2c _fft_r2c _fft_c2r
 quantize_linear: quantize_per_tensor quantize_per_channel
-dequantize_linear: dequantize_per_tensor dequantize_per_channel
+dequantize_linear: dequantize_per_tensor dequantize_per_channel dequantize
 nonzero_rows: nonzero nonzero_numpy nonzero_static argwhere
 read_value: item _local_scalar_dense is_nonzero
 flex_sdpa: flex_attention

@@ -53,12 +53,13 @@ def _is_packing(value: Any) -> bool:
     return hasattr(value, "unpack") or "CellParams" in str(value._type().qualified_name())
 
 
-def _parts(packed: Any) -> Iterator[Any]:
+def _parts(held: Any) -> Iterator[Any]:
     """A packing of products, or those that a recurrent one is made of."""
-    if hasattr(packed, "unpack"):
-        yield packed
-        return
-    for held in packed.__getstate__():
-        for part in held if isinstance(held, list | tuple) else (held,):
-            if isinstance(part, torch.ScriptObject):
-                yield from _parts(part)
+    if isinstance(held, list | tuple):
+        for item in held:
+            yield from _parts(item)
+    elif isinstance(held, torch.ScriptObject):
+        if hasattr(held, "unpack"):
+            yield held
+        else:
+            yield from _parts(held.__getstate__())

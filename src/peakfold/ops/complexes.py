@@ -26,7 +26,16 @@ _IN_REAL: Final = frozenset(
 """Kinds whose rules count real operations."""
 
 _EACH: Final[Mapping[str, int]] = MappingProxyType(
-    {"mul": 6, "square": 6, "outer": 6, "reduce_prod": 6, "div": 11, "reciprocal": 6, "abs": 4}
+    {
+        "mul": 6,
+        "square": 6,
+        "outer": 6,
+        "reduce_prod": 6,
+        "div": 11,
+        "reciprocal": 6,
+        "abs": 4,
+        "elementwise2": 4,
+    }
 )
 """Real operations of one on complex numbers; 2, one for each part, of any other."""
 
@@ -57,9 +66,10 @@ def real_operations(ctx: Context, operations: int | None) -> int | None:
     Example:
         >>> from peakfold.ir.graph import Op, Tensor
         >>> from peakfold.ir.types import DTYPES
-        >>> a, b = (Tensor(n, DTYPES[d], (8,)) for n, d in (("a", "complex64"), ("b", "float32")))
-        >>> [real_operations(Context(Op("n", kind, two, ("y",)), given, ()), 8) for kind, two, given
-        ...  in (("mul", ("a", "a"), (a, a)), ("mul", ("a", "b"), (a, b)), ("add", ("a", "a"), (a, a)))]
+        >>> a, b = (Tensor(d, DTYPES[d], (8,)) for d in ("complex64", "float32"))
+        >>> def op(kind, *given):
+        ...     return Context(Op("n", kind, tuple(t.name for t in given), ("y",)), given, ())
+        >>> [real_operations(c, 8) for c in (op("mul", a, a), op("mul", a, b), op("add", a, a))]
         [48, 16, 16]
     """
     kind = ctx.op.kind
@@ -68,7 +78,8 @@ def real_operations(ctx: Context, operations: int | None) -> int | None:
     given = [_complex(tensor) for tensor in ctx.inputs if tensor is not None]
     if not any(given):
         return operations
-    mixed = not all(given) and kind in ("mul", "div", "outer")
+    number = isinstance(ctx.op.attrs.get("other"), int | float)  # a real one, no tensor
+    mixed = (number or not all(given)) and kind in ("mul", "div", "outer")
     return operations * (2 if mixed else _EACH.get(kind, 2))
 
 
