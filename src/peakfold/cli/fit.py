@@ -95,7 +95,7 @@ def _training(
     have = room(chip, Budgets(total=only_budget(flags))).total or 0
     with working("running steps on tensors without memory", quiet=quiet):
         target = opt.torch_target(flags["target"], step, chip)
-        wanted = opt.step_of(flags["optimizer"], step, target)
+        wanted = opt.step_of(flags["optimizer"], flags["loss"], step, target)
         bound = Bindings.parse(dims, ())
         document = fit_training(model, wanted, have, bound.dims, chip)
     emit(

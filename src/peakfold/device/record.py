@@ -116,9 +116,6 @@ _WIDER = {
     "int64": "float64", "uint64": "float64",
 }  # fmt: skip
 
-# Complex arithmetic is counted in real operations, which the real type's units do.
-_REAL_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -160,8 +157,7 @@ class Device:
 
         The matrix engine falls back on wider types it is rated for, then on the vector engine;
         the vector engine falls back on wider types only. float32 is never rated at
-        TensorFloat-32 speed: that is another arithmetic, which a user has to ask for. Complex
-        numbers go at the speed of their parts.
+        TensorFloat-32 speed: that is another arithmetic, which a user has to ask for.
 
         Returns:
             The rate, or `None` when nothing stands in.
@@ -174,7 +170,6 @@ class Device:
             >>> t4.rate("vector", "float16").exact
             False
         """
-        dtype = _REAL_PARTS.get(dtype, dtype)
         engines: tuple[Engine, ...] = ("matrix", "vector") if engine == "matrix" else ("vector",)
         for unit in engines:
             table = self.peaks.get(unit, {})

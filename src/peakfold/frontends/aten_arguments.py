@@ -111,4 +111,7 @@ def _points(name: str, arguments: Arguments) -> tuple[int, ...]:
         return (lengths,)
     if isinstance(lengths, tuple):
         return tuple(int(n) for n in lengths if not isinstance(n, str))
-    return tuple(int(shape[int(axis)]) for axis in axes if not isinstance(axis, str))
+    found = [int(shape[int(axis)]) for axis in axes if not isinstance(axis, str)]
+    if found and any(part in name for part in ("irfft", "_hfft", "c2r")):
+        found[-1] = 2 * (found[-1] - 1)  # of half a spectrum the whole comes back
+    return tuple(found)

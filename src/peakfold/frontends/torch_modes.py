@@ -91,6 +91,11 @@ class OnesForValues(Replacing):
     def replaced(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The tensor's own value where it is known."""
         tensor = args[0] if args else None
-        if func in self._named and isinstance(tensor, FakeTensor) and tensor.constant is None:
+        if func in self._named and isinstance(tensor, FakeTensor) and not _known(tensor):
             return 1.0 if tensor.dtype.is_floating_point else 1
         return func(*args, **kwargs)
+
+
+def _known(tensor: FakeTensor) -> bool:
+    values = getattr(tensor.fake_mode, "values", None)
+    return tensor.constant is not None or (values is not None and values.of(tensor) is not None)

@@ -25,20 +25,32 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
+from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import mapped, read_program, with_notes
-from peakfold.frontends.torch_failure import failure
+from peakfold.frontends.torch_failure import (
+    failure,
+    transformed,
+    wants_gradients,
+    with_gradients_if_wanted,
+)
 from peakfold.frontends.torch_fake import (
     fake_mode,
     fake_module,
     fake_tree,
+    opened_for,
     real_copy,
+    real_tree,
     tensors_only,
     undisturbed,
 )
+from peakfold.frontends.torch_following import FollowingMode
+from peakfold.frontends.torch_light import stretched
+from peakfold.frontends.torch_objects import changed, is_leaf, named_tensors, tensors_of
+from peakfold.frontends.torch_prepacked import packed_layer
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
@@ -52,11 +64,19 @@ class Example:
 
     Attributes:
         module: the torch module.
-        args, kwargs: example inputs; only shapes and types of tensors matter (but for ``run``).
+        args, kwargs: example inputs; what small ones hold may decide sizes and branches (on the
+            route ``export`` only shapes and types matter).
         dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
         route: how to capture, see the module's docstring.
-        loss: for training, from the module's result to a scalar.
+        loss: for training, from the module's result to a scalar; not needed by a module that
+            returns its loss.
         optimizer: for training, from parameters to an optimizer.
+
+    Example:
+        >>> from torch.nn import Linear
+        >>> example = Example(Linear(4, 3), (torch.zeros(2, 4),), dynamic={"input": {0: "batch"}})
+        >>> example.resized({"batch": 5})[0][0].shape
+        torch.Size([5, 4])
     """
 
     module: torch.nn.Module
@@ -70,7 +90,7 @@ class Example:
     def resized(
         self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with numbers for named dimensions; a resized tensor has no values.
+        """The arguments with numbers for named dimensions; small ones go on as they are.
 
         Args:
             dims: by the names in `dynamic`.
@@ -131,11 +151,15 @@ def capture(
         if dims or shapes or dynamic:
             sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
             args, kwargs = _resized(args, kwargs, names, sizes)
-        if route == "export":
-            graph = _exported(module, args, kwargs, names)
-        else:
-            graph = _traced(module, args, kwargs, names, real=route == "run")
-    return with_notes(graph, _notes(module, route))
+
+        def captured(gradients: bool) -> Graph:
+            if route == "export":
+                return _exported(module, args, kwargs, names, gradients=gradients)
+            real = route == "run"
+            return _traced(module, args, kwargs, names, real=real, gradients=gradients)
+
+        graph, said = with_gradients_if_wanted(captured)
+    return with_notes(graph, (*said, *_notes(module, route)))
 
 
 def _notes(module: torch.nn.Module, route: Route) -> list[str]:
@@ -162,10 +186,8 @@ def input_names(
     """Names of the tensors among the arguments: the parameter of `forward`, then the path."""
     formals, rest = _formals(module)
     names: dict[str, None] = {}
-    for path, leaf in tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
-        if isinstance(leaf, torch.Tensor):
-            keys = [getattr(key, "idx", getattr(key, "key", "")) for key in path]
-            names[".".join(map(str, (_called(keys[1], formals, rest), *keys[2:])))] = None
+    for (_, first, *keys), _ in named_tensors((tuple(args), dict(kwargs))):
+        names[".".join(map(str, (_called(first, formals, rest), *keys)))] = None
     return tuple(names)
 
 
@@ -198,9 +220,8 @@ def _sizes(
     for label in sorted(set(dims) - known):
         listed = ", ".join(sorted(known)) or "none"
         raise UsageError(f"no dimension is called {label!r}", hint=f"named ones: {listed}")
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     found: dict[str, tuple[int, ...]] = {}
-    for name, leaf in zip(names, leaves, strict=True):
+    for name, leaf in zip(names, tensors_of((args, kwargs)), strict=True):
         axes = dynamic.get(name, {})
         for axis in axes:
             if not 0 <= axis < leaf.dim():
@@ -222,29 +243,30 @@ def _resized(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
     sizes: Mapping[str, tuple[int, ...]],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments with these shapes; a resized tensor has no values."""
+    """The arguments with these shapes; small ones go on as the example's do."""
     order = iter(names)
 
     def resize(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return leaf
+            return changed(leaf, resize)
         shape = sizes[next(order)]
         if shape == tuple(leaf.shape):
             return leaf
-        return torch.empty(shape, dtype=leaf.dtype, device="meta")
+        return stretched(leaf, shape)
 
-    done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs))
+    done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs), is_leaf=is_leaf)
     return done
 
 
 def _exported(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+    *, gradients: bool,
 ) -> Graph:  # fmt: skip
     mode = fake_mode()
     copied = tensors_only(fake_module(module, mode))
     given = args, kwargs
-    args, kwargs = fake_tree(given, mode)
-    with undisturbed(), warnings.catch_warnings():
+    args, kwargs = opened_for(copied, fake_tree(given, mode))
+    with undisturbed(gradients=gradients), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = io.StringIO()  # a failing export prints its program: the error says enough
         try:
@@ -253,39 +275,51 @@ def _exported(
         except PeakfoldError:
             raise
         except Exception as error:  # exporting runs the user's own code
+            if transformed(error):
+                with suppress(ModelError):
+                    return _run_instead(module, *given, names, gradients=gradients)
             raise _failed(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
         if mapped(program):
             with suppress(ModelError):
-                return _traced(module, *given, names, real=False)
+                return _run_instead(module, *given, names, gradients=gradients)
         return read_program(program, type(module).__name__)
+
+
+def _run_instead(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    names: Sequence[str], *, gradients: bool,
+) -> Graph:  # fmt: skip
+    graph = _traced(module, args, kwargs, names, real=False, gradients=gradients)
+    return with_notes(graph, ["an export does not show what torch.func runs: captured by trace"])
 
 
 def _traced(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
-    names: Sequence[str], *, real: bool,
+    names: Sequence[str], *, real: bool, gradients: bool,
 ) -> Graph:  # fmt: skip
-    mode = None if real else fake_mode()
+    mode = None if real else FollowingMode(numbers=False)
     copied = real_copy(module) if mode is None else fake_module(module, mode)
-    if mode is not None:
-        args, kwargs = fake_tree((args, kwargs), mode)
+    given = args, kwargs
+    args, kwargs = real_tree(given) if mode is None else fake_tree(given, mode)
     builder = GraphBuilder()
     tracker = ScopeTracker(copied)
     recorder = Recorder(builder, lambda: tracker.scope)
-    with undisturbed(on_cpu=not real), warnings.catch_warnings():
+    with undisturbed(on_cpu=not real, gradients=gradients), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with tracker:
                 if mode is None:
                     outputs = record(builder, recorder, copied, args, kwargs, names)
                 else:
-                    with mode:
+                    with answered_as_plain(), mode:
                         outputs = record(builder, recorder, copied, args, kwargs, names)
         except PeakfoldError:
             raise
         except Exception as error:  # the forward pass is the user's own code
             raise _failed(copied, error, "run" if real else "trace") from None
-    return builder.finish(type(module).__name__, outputs, "torch")
+    graph = builder.finish(type(module).__name__, outputs, "torch")
+    return graph if mode is None else with_notes(graph, mode.notes())
 
 
 def _failed(module: torch.nn.Module, error: Exception, route: Route) -> ModelError:
@@ -294,6 +328,12 @@ def _failed(module: torch.nn.Module, error: Exception, route: Route) -> ModelErr
         "trace": 'return an Example with route="run", with real inputs',
         "run": "the module fails on its own example inputs",
     }
+    refused = None if route == "run" else packed_layer(module)
+    if refused is not None:
+        return refused
+    if wants_gradients(error):
+        hint = "a capture runs with gradients off; wrap what differentiates in enable_grad()"
+        return failure(module, error, f"the {route} capture", hint)
     return failure(module, error, f"the {route} capture", hints[route])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from peakfold.errors import ModelError
 from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 
@@ -15,6 +16,28 @@ from peakfold.frontends.torch_build import GraphBuilder
 def is_prepacked(value: object) -> bool:
     """Whether a value is such an object: it can be unpacked, or tell its state."""
     return isinstance(value, torch.ScriptObject) and bool({"unpack", "__getstate__"} & _does(value))
+
+
+def packings(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """The packed objects of a module and of all in it, and the name of the layer of each."""
+    for name, child in module.named_modules():
+        for value in vars(child).values():
+            if is_prepacked(value):
+                yield name.removesuffix("._packed_params"), value
+
+
+def packed_layer(module: torch.nn.Module) -> ModelError | None:
+    """The refusal that names the first layer with packed weights, if there is one."""
+    found = next(packings(module), None)
+    if found is None:
+        return None
+    name, packed = found
+    kind = str(packed._type().qualified_name()).rpartition(".")[2]
+    return ModelError(
+        f"its weights are packed for a kernel ({kind}), which runs on real tensors alone",
+        where=f"layer {name or type(module).__name__!r}",
+        hint='--route run (in Python route="run") counts it',
+    )
 
 
 def declare_prepacked(builder: GraphBuilder, name: str, packed: Any) -> None:

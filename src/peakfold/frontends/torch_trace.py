@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_modes import Watching, mapped
-from peakfold.frontends.torch_prepacked import declare_prepacked, is_prepacked
+from peakfold.frontends.torch_objects import tensors_of
+from peakfold.frontends.torch_prepacked import declare_prepacked, is_prepacked, packings
 from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
 from peakfold.ir import Role
 
@@ -86,10 +86,8 @@ def declare_module(builder: GraphBuilder, module: torch.nn.Module) -> None:
         builder.declare(Ref(id(tensor), tensor), name, Role.PARAMETER, tensor.requires_grad)
     for name, buffer in module.named_buffers():
         builder.declare(Ref(id(buffer), buffer), name, Role.STATE)
-    for name, child in module.named_modules():
-        for value in vars(child).values():
-            if is_prepacked(value):
-                declare_prepacked(builder, name.removesuffix("._packed_params"), value)
+    for name, packed in packings(module):
+        declare_prepacked(builder, name, packed)
 
 
 def record(
@@ -110,9 +108,8 @@ def record(
         The tensors of the result.
     """
     declare_module(builder, module)
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    for name, leaf in zip(names, leaves, strict=True):
+    for name, leaf in zip(names, tensors_of((args, kwargs)), strict=True):
         builder.declare(Ref(id(leaf), leaf), name, Role.INPUT)
     with recorder:
         out = module(*args, **kwargs)
-    return [Ref(id(leaf), leaf) for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+    return [Ref(id(leaf), leaf) for leaf in tensors_of(out)]

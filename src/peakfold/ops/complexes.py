@@ -22,6 +22,11 @@ _REAL_ALREADY: Final = frozenset(
      "stft"}
 )  # fmt: skip
 
+PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+)
+"""The type in which the parts of a complex number are computed."""
+
 # Real operations for one counted: complex with complex, complex with real, real with complex
 # (that order matters to quotients alone).
 _SUM: Final = (2, 1, 1)
@@ -46,7 +51,7 @@ _OF_TWO: Final = frozenset({"add", "div", "mul", "outer", "sub"})
 
 def is_complex(tensor: Tensor | None) -> bool:
     """Whether the elements are pairs of real numbers."""
-    return tensor is not None and tensor.dtype.name.startswith("complex")
+    return tensor is not None and tensor.dtype.name in PARTS
 
 
 def product_factor(left: bool, right: bool) -> int:

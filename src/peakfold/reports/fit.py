@@ -19,6 +19,7 @@ from peakfold.printable import clean, shorten
 from peakfold.reports.budget import answer, terms
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
+from peakfold.reports.step_lines import told, told_lines
 from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.target import load_target
 from peakfold.units import format_bytes
@@ -72,8 +73,9 @@ def fit_document(
     flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
     need, budgets, target = result.need, result.budgets, load_target(result.options.target)
     split = result.options.split is not None
+    loss, optimizer = told(result.options.train)
     return FitDocument(
-        schema=schema_name("fit"), model=model,
+        schema=schema_name("fit"), model=model, loss=loss, optimizer=optimizer,
         device=None if device is None else device.name, fits=result.fits,
         answer="in bands of rows: " * split + answer(need, budgets, target),
         fits_as_is=budgets.verdict(result.as_is),
@@ -116,6 +118,7 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
                ("", "right"), ("extra work", "right")]  # fmt: skip
     body: list[RenderableType] = [
         Text(document.model, "bold"),
+        *map(Text, told_lines(document.loss, document.optimizer)),
         *([Text(clean(document.as_is), "red")] if document.as_is else []),
         Text(clean(document.answer), "green" if document.fits else "red"),
         "", plain_table(columns, rows), "",

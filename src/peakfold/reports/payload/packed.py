@@ -65,6 +65,7 @@ class FitDocument:
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
         notes: what else to know.
         search: ``time limit`` where a limit ended any of its searches.
+        loss, optimizer: of a training step, in words; `null` of a forward pass.
     """
 
     schema: str
@@ -92,6 +93,8 @@ class FitDocument:
     notes: list[str]
     options: list[LeverRecord]
     search: Search = "complete"
+    loss: str | None
+    optimizer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""Answers of a plain run: outside torch nobody can tell a fake tensor from one with memory.
+
+Library code asks whether it is traced, and takes another branch: masks are made that a plain run
+skips, heads are repeated that it does not repeat. During a step those questions are answered as in
+a plain run, and code that then asks for values gets them, or is refused (`torch_known`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import _guards, _subclasses
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from peakfold.frontends.torch_packed import pad_packed
+
+_WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
+"""Packages that have to know: torch itself, and who makes the tensors."""
+
+
+class _Nothing:
+    """No tensor is one of these, and no mode."""
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _none(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _answers() -> Mapping[int, tuple[Any, Any]]:
+    """What is asked, by identity, and what stands for it; the first is kept so that it lives."""
+    asked = {
+        FakeTensor: _Nothing, FakeTensorMode: _Nothing, fake_tensor.is_fake: _no,
+        _guards.detect_fake_mode: _none, _guards.active_fake_mode: _none,
+    }  # fmt: skip
+    return {id(thing): (thing, answer) for thing, answer in asked.items()}
+
+
+@contextmanager
+def answered_as_plain() -> Iterator[None]:
+    """Who asks whether a tensor is fake hears no.
+
+    torch asks by the names of the modules that define them, so those stay. `torch._subclasses`
+    is where others read them, and what they imported by name lies in their own globals. These are
+    read from the modules' dictionaries: a lazy module would load at any other look.
+    """
+    answers = _answers()
+    with ExitStack() as stack:
+        spaces = [vars(_subclasses)]
+        for name, module in list(sys.modules.items()):
+            space = getattr(module, "__dict__", None) if module is not None else None
+            if isinstance(space, dict) and name.partition(".")[0] not in _WITHIN:
+                spaces.append(space)
+        for space in spaces:
+            found = {
+                key: answers[id(value)][1]
+                for key, value in list(space.items())
+                if id(value) in answers
+            }
+            if found:
+                stack.callback(space.update, {key: space[key] for key in found})
+                space.update(found)
+        stack.enter_context(patch.object(FakeTensor, "numpy", _numpy, create=True))
+        stack.enter_context(
+            patch.object(torch._VF, "_pad_packed_sequence", pad_packed, create=True)
+        )
+        yield
+
+
+def _numpy(tensor: Any, **kwargs: Any) -> Any:
+    """The array of a tensor whose values are known: it shares its memory, as a plain one's does."""
+    values = getattr(tensor.fake_mode, "values", None)
+    held = None if values is None else values.of(tensor)
+    if held is None:
+        raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+    return held.numpy(**kwargs)
