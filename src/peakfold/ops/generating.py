@@ -144,7 +144,9 @@ def _dft_other(ctx: Context) -> int:
     asked = ints(ctx, "dft_length")
     length = shape[axis] if asked is None else asked[0]
     lines = prod(shape[:-1]) // shape[axis]
-    return lines * _transform_operations(length)
+    # A real signal, or a real result (half a spectrum turned back), costs half.
+    real = shape[-1] == 1 or (integer(ctx, "onesided", 0) and integer(ctx, "inverse", 0))
+    return lines * (_transform_operations(length) // (2 if real else 1))
 
 
 def _frames(ctx: Context) -> tuple[int, int]:
@@ -166,8 +168,11 @@ def _stft(ctx: Context) -> Types:
 @count
 def _stft_other(ctx: Context) -> int:
     frames, length = _frames(ctx)
-    window = length if given(ctx, 2) else 0
-    return sizes(ctx)[0] * frames * (_transform_operations(length) + window)
+    shape = sizes(ctx)
+    real = len(shape) < 3 or shape[2] == 1
+    parts = 1 if real else 2
+    window = length * parts if given(ctx, 2) else 0
+    return shape[0] * frames * (_transform_operations(length) * parts // 2 + window)
 
 
 def _filled(kind: str, shape: ShapeRule, *, operations: int = 0) -> OpSpec:
