@@ -187,7 +187,8 @@ def _inputs(family: str, mask: str, *, trains: bool) -> dict[str, Any]:
 
 def later(case: Case) -> Iterator[dict[str, Any]]:
     """The inputs of each step of decoding; whoever asks for the next one runs one in between."""
-    with torch.no_grad():
+    recorded = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with torch.no_grad(), recorded:  # the profiler tells the end only of what it saw begin
         first = case.module(**case.kwargs)
     family = case.name.split()[0]
     cache, ids = first.past_key_values, "decoder_input_ids" if family in _TWO else "input_ids"

@@ -266,17 +266,20 @@ def same_randomness() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(
-    *, on_cpu: bool = True, functions: AbstractContextManager[Any] | None = None
+    *,
+    on_cpu: bool = True,
+    functions: AbstractContextManager[Any] | None = None,
+    gradients: bool = False,
 ) -> Iterator[None]:
     """Process-wide switches as a capture needs them, put back afterwards.
 
     The fused inference path of attention modules is off (its arithmetic is the same, its
-    operators are not), random generators are put back, gradients are not recorded.
+    operators are not), random generators are put back, gradients are recorded where asked for.
     """
     fast, quiet = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     with ExitStack() as stack:
         stack.enter_context(same_randomness())
-        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.set_grad_enabled(gradients))
         if on_cpu:
             stack.enter_context(functions or OnCpu())
             stack.enter_context(regions_of_any_device())
