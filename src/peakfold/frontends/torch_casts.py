@@ -7,6 +7,7 @@ nothing to tell; what else a kernel takes is measured (`runtimes/torch/scratch.p
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -55,9 +56,14 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
         return _REDUCING[func] * int(x.numel()) * int(x.element_size()) if reduced else 0
     if func in INDEXED:
         return positions(args[1])
-    if torch.Tag.pointwise in func.tags and func not in _AS_THEY_ARE:
-        return 0 if func._schema.is_mutable else _mixed(args)
-    return 0
+    return _mixed(args) if _converts(func) else 0
+
+
+@functools.cache
+def _converts(func: Any) -> bool:
+    """Whether the kernel works element by element in one type, into a result of its own."""
+    own = func not in _AS_THEY_ARE and not func._schema.is_mutable
+    return own and torch.Tag.pointwise in func.tags
 
 
 def _mixed(args: Any) -> int:

@@ -103,9 +103,7 @@ def _steps(
         runs = []
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
-            tracker = StorageTracker(
-                lambda: scopes.scope, workspace, cuda=options.device == "cuda"
-            )
+            tracker = StorageTracker(lambda: scopes.scope, workspace, cuda=options.device == "cuda")
             _existing(tracker, module, inputs, optimizer)
             try:
                 with scopes, tracker, _states(options, tracker):
