@@ -84,11 +84,16 @@ def positions(indices: Any) -> int:
 
 def _positions(index: Any) -> int:
     """Where a mask is true, a row of int64 for each of its dimensions; none where unknown."""
-    values = getattr(getattr(index, "fake_mode", None), "values", None)
-    if index.dtype not in _MASKS or values is None:
+    return chosen(index) * int(index.dim()) * 8
+
+
+def chosen(mask: Any) -> int:
+    """How many elements of a fake mask are true; 0 where that is not known, or it is no mask."""
+    values = getattr(getattr(mask, "fake_mode", None), "values", None)
+    if mask.dtype not in _MASKS or values is None:
         return 0
-    mask = values.of(index)
-    if mask is None:
+    real = values.of(mask)
+    if real is None:
         return 0
     with plainly():
-        return int(mask.count_nonzero()) * int(index.dim()) * 8
+        return int(real.count_nonzero())
