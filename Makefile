@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz oracles clean
+.PHONY: bench-cost demo test lint tests bounds wheel trace bench fuzz oracles check-cuda clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("peakfold needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -68,6 +68,12 @@ oracles: $(READY)
 	$(BIN)/python tools/oracles.py
 	$(BIN)/python tools/oracle_tflm.py
 	$(BIN)/python tools/oracle_torch_ops.py
+
+# Every figure told of a CUDA card against one, and snapshots of its allocator; without a card it
+# says so and is over. PYTHON_CUDA: a Python that has PyTorch with CUDA and peakfold's dependencies.
+PYTHON_CUDA ?= $(BIN)/python
+check-cuda: $(READY)
+	PYTHONPATH=src $(PYTHON_CUDA) benchmarks/check_cuda.py
 
 # MACs and parameters of torchvision and timm models against a recount; an environment of its own.
 build/zoo/.ready:

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["src/peakfold/frontends/torch_*.py"]
+_TORCH = ["src/peakfold/frontends/torch_*.py", "src/peakfold/examples/*.py"]
+collect_ignore_glob = [] if find_spec("torch") else _TORCH

@@ -173,7 +173,7 @@ def timed(name: str) -> dict[str, object]:
             "decoder-100l": lambda: gpt2(layers=100, batch=1)}[name]  # fmt: skip
     module, args, kwargs = make()
     start = time.process_time()
-    step = step_graph(module, args, kwargs, StepOptions(optimizer="adamw"))
+    step = step_graph(module, args, kwargs, StepOptions(optimizer="adamw", loss="sum"))
     captured = time.process_time() - start
     study = study_graph(step.graph, PlanOptions(time_limit=0.0))
     layout = make_layout(study, "arena")

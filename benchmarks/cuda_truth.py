@@ -29,7 +29,7 @@ from peakfold.runtimes.torch import fit
 from peakfold.runtimes.torch.cuda import Allocator, CudaAllocator, measure_on_device
 
 NAMES = ("mlp", "resnet", "mobilenet", "unet", "bert", "gpt2")
-OPTIONS = StepOptions(optimizer="adamw", device="cuda", attention="fused")
+OPTIONS = StepOptions(optimizer="adamw", loss="cross-entropy", device="cuda", attention="fused")
 
 
 def row_of(name: str, allocator: Allocator) -> dict[str, Any]:

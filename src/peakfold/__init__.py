@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from peakfold.errors import PeakfoldError as PeakfoldError
     from peakfold.errors import TimeLimit as TimeLimit
     from peakfold.errors import UsageError as UsageError
+    from peakfold.frontends.torch_module import Example as Example
     from peakfold.ir import Graph as Graph
     from peakfold.packing import pack as pack
     from peakfold.planning import Plan as Plan
@@ -39,6 +40,7 @@ _HOME = {
     "cost": "reports.inspecting", "inspect": "reports.inspecting", "load": "reports.inspecting",
     "apply": "reports.applying", "measure": "reports.measuring",
     "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
+    "Example": "frontends.torch_module",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",
     "ModelError": "errors", "PeakfoldError": "errors", "TimeLimit": "errors",

@@ -29,6 +29,7 @@ _LFS_LIMIT = 1024
 _ONE_AT_A_TIME = threading.RLock()
 _TRUST: ContextVar[bool] = ContextVar("peakfold_trust", default=False)
 _STRICT: ContextVar[bool] = ContextVar("peakfold_strict", default=False)
+_ROUTE: ContextVar[str] = ContextVar("peakfold_route", default="")
 
 
 def read_file(path: Path, limit: int, what: str = "a model") -> bytes:
@@ -215,6 +216,27 @@ def being_strict() -> Iterator[None]:
         yield
     finally:
         _STRICT.reset(before)
+
+
+@contextmanager
+def routed(route: str) -> Iterator[None]:
+    """Inside, torch modules are followed by this route (``--route``), whatever they ask for.
+
+    Example:
+        >>> with routed("run"):
+        ...     route()
+        'run'
+    """
+    before = _ROUTE.set(route)
+    try:
+        yield
+    finally:
+        _ROUTE.reset(before)
+
+
+def route() -> str:
+    """How a torch module is followed; empty = as its example says; see `routed`."""
+    return _ROUTE.get()
 
 
 def strict() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from onnx import TensorProto, helper
 
 TEXT = """peakfold-graph 1
 input x: float32[1,3,32,32]
@@ -94,10 +95,12 @@ def test_bands_of_rows_are_no_answer_as_it_is(call, tmp_path):
     path.write_text(TEXT.replace("output y", """parameter v: float32[8,16,3,3]
 c: float32[1,8,16,16] = conv(y, v, pads=[1,1,1,1], strides=[2,2])
 output c"""))  # fmt: skip
-    answer, _ = asked(call, path, "--arena-budget", "50KiB", code=0)
-    assert (answer["fits"], answer["fits_as_is"]) == (True, False)
-    assert answer["as_is"].startswith("as it is: does not fit: needs ")
-    assert answer["answer"].startswith("in bands of rows: fits (")
+    answer, line = asked(call, path, "--arena-budget", "50KiB", code=3)
+    assert (answer["fits"], answer["plan_fits"]) == (False, True)
+    assert answer["answer"].startswith("as it is: does not fit: needs ")
+    assert answer["plan_answer"].startswith("in bands of rows: fits (")
+    assert line.endswith(f"; it fits with {answer['plan_flags']}")
+    assert "--split" in answer["plan_flags"]
     lines = call("fit", path, "--arena-budget", "50KiB").stdout.splitlines()
     assert lines[1].startswith("as it is: does not fit")
 
@@ -250,9 +253,11 @@ def test_six_hundred_megabytes_do_not_hold_vgg(call, shared):
     assert summary["fits"] is False
     assert summary["total_bytes"] == 600_961_200  # 573.121 MiB, as with --device
     assert "needs 573.121 MiB" in done.stderr
-    answer = json.loads(call("fit", model, "--budget", "600MB", "--json").stdout)
-    assert answer["fits_as_is"] is False
-    assert "needs 573.121 MiB of 572.205 MiB" in answer["as_is"]
+    answer, line = asked(call, model, "--budget", "600MB", code=3)
+    assert (answer["fits"], answer["plan_fits"]) == (False, True)
+    assert answer["need_bytes"] == summary["total_bytes"]
+    assert "does not fit: needs 573.121 MiB of 572.205 MiB" in answer["answer"]
+    assert line.endswith("; it fits with --split r4=2")
     on_device = json.loads(call("fit", model, "--device", "t4", "--json").stdout)
     assert on_device["need_bytes"] == summary["total_bytes"]
 
@@ -282,3 +287,28 @@ def test_usage(call, model):
     assert text.exit_code == 3
     assert "does not fit" in text.stdout
     assert "MFLOPs" in text.stdout or "none" in text.stdout
+
+
+def test_the_batch_that_a_symbol_names_is_tried_by_its_name(call, tmp_path):
+    """A reshape to numbers that were taken from the shape works at any batch."""
+    ints = {"b": 0, "s": 1}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["dims"]),
+        *(helper.make_node("Gather", ["dims", f"at{i}"], [i]) for i in ints),
+        helper.make_node("Concat", ["b", "s", "heads"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Relu", ["r"], ["y"]),
+    ]  # fmt: skip
+    stored = [helper.make_tensor(f"at{i}", TensorProto.INT64, [1], [at]) for i, at in ints.items()]
+    stored.append(helper.make_tensor("heads", TensorProto.INT64, [2], [2, 4]))
+    sides = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)]
+        for name, dims in (("x", ["batch", "time", 8]), ("y", ["batch", "time", 2, 4]))
+    ]
+    graph = helper.make_graph(nodes, "g", *sides, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    found = set()
+    for batch in (1, 2, 8):
+        flags = ("--dim", f"batch={batch}", "--dim", "time=16", "--arena-budget", "64KiB")
+        found.add(asked(call, tmp_path / "m.onnx", *flags, code=0)[0]["largest_batch"])
+    assert found == {128}  # of 512 B: `r` is a view of `x`, which is external

@@ -51,6 +51,9 @@ def heavy_without_a_name():
 def no_such_axis():
     return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), dynamic={"input": {-2: "batch"}})
 
+def squares(out):
+    return (out ** 2).sum()
+
 def of_many():
     return Example(torch.nn.Linear(4, 4), (torch.zeros(2, 4),), loss=lambda out: out)
 
@@ -75,6 +78,20 @@ def nets(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return "some_nets"
+
+
+@pytest.fixture
+def call(call):
+    """Steps whose loss and optimizer are stated, where a test does not choose them."""
+
+    def stated(*args):
+        if "--train" in args:
+            for name, value in (("--loss", "sum"), ("--optimizer", "sgd")):
+                args = args if name in args else (*args, name, value)
+        return call(*args)
+
+    stated.bare = call
+    return stated
 
 
 @pytest.mark.req("R3", "R5", "R12", "R15")
@@ -336,6 +353,43 @@ def test_bad_requests(call, nets):
     assert done.exit_code == 3
     assert "the step needs" in done.stderr
     assert call("plan", f"{nets}:mlp", "--train", "--svg", "map.svg").exit_code == 2
-    assert call("measure", f"{nets}:mlp", "--runtime", "torch").exit_code == 2
+    assert call("measure", f"{nets}:mlp", "--runtime", "torch", "--autocast",
+                "bfloat16").exit_code == 2  # fmt: skip
     assert call("measure", "model.tflite", "--train").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--train", "--dim", "beat=3").exit_code == 2
+
+
+@pytest.mark.req("R3", "R15")
+@pytest.mark.parametrize("verb", [("plan",), ("fit", "--budget", "1MiB"),
+                                  ("measure", "--runtime", "torch")])  # fmt: skip
+def test_loss_and_optimizer_are_said_or_asked_for(call, nets, verb):
+    def run(*flags):
+        return call.bare(verb[0], f"{nets}:plain", "--train", *verb[1:], *flags)
+
+    done = run()
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "returns no loss (--loss cross-entropy|mse|sum|module:function" in done.stderr
+    answer = json.loads(run("--loss", "cross-entropy", "--json").stdout)
+    assert answer["loss"].startswith("cross-entropy of [2, 8], classes in dimension 1")
+    assert answer["optimizer"].startswith("adamw (none named), default form")
+    assert (answer["result_kept"], answer["result_kept_bytes"]) == (False, 64)
+    lines = run("--loss", f"{nets}:squares", "--optimizer", "sgd").stdout.splitlines()
+    assert lines[1:4] == [
+        "loss: the function given (squares)",
+        "optimizer: sgd, default form (for-loop where it has one)",
+        "result kept: no (+64 B in a loop that keeps it)",
+    ]
+    kept = json.loads(run("--loss", "cross-entropy", "--keep-result", "--json").stdout)
+    assert (kept["result_kept"], kept["result_kept_bytes"]) == (True, 0)
+    for bad in ("hinge", "external", f"{nets}:nothing", "no_such_module:loss"):
+        done = run("--loss", bad)
+        assert done.exit_code == 2, bad
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_loss_of_an_example_comes_first(call, nets):
+    done = call.bare("plan", f"{nets}:of_many", "--train", "--loss", "sum")
+    assert "shape (2, 4), not one number" in done.stderr
+    assert call.bare("measure", "model.tflite", "--loss", "sum").exit_code == 2
+    done = call.bare("plan", f"{nets}:plain", "--train", "--loss", "sum", "--input-grad")
+    assert "differentiated by torch itself" in done.stderr

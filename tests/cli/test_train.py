@@ -62,7 +62,17 @@ def test_a_training_step_with_an_optimizer(tmp_path, call):
     model = str(write_alexnet(tmp_path / "alexnet.onnx", batch=2))
     plain = json.loads(call("plan", model, "--json").stdout)["summary"]
     step = ("--train", "--loss", "softmax-output", "--json")
-    adam = json.loads(call("plan", model, *step, "--optimizer", "adam").stdout)["summary"]
+    report = json.loads(call("plan", model, *step, "--optimizer", "adam").stdout)
+    assert report["loss"].startswith("softmax-output (the last softmax")
+    adam = report["summary"]
+    assert report["optimizer"] == "adam"
+    told = call("plan", model, "--train").stdout.splitlines()[2:4]
+    assert told == ["loss: external (the gradient of each output is given, as an input)",
+                    "optimizer: none (gradients only, no update)"]  # fmt: skip
+    for verb in (("fit", "--budget", "1GiB"), ("modes",)):
+        lines = call(verb[0], model, "--train", *verb[1:]).stdout.splitlines()
+        assert lines[1:3] == told, verb
+    assert call("plan", model, "--train", "--loss", "mse").exit_code == 2
     sgd = json.loads(call("plan", model, *step, "--optimizer", "sgd").stdout)["summary"]
     parameters = plain["static_bytes"]
     assert sgd["static_bytes"] == parameters

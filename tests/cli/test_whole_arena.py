@@ -155,7 +155,12 @@ def test_the_headers_constant_starts_the_interpreter(call: Call, planned) -> Non
     assert head == json.loads(plan.read_text())["arena_bytes"]
     outcomes = run_all([Job(new, size, 1, 1) for size in (head, whole - 16, whole)])
     assert [isinstance(one, Outcome) for one in outcomes] == [False, False, True]
-    assert "predicted, not run" in " ".join(header.split())
+    assert header.startswith("/* Memory plan of m.tflite, made by peakfold ")
+    told = json.loads(call("apply", str(model), str(plan), "-o", str(new), "--force",
+                           "--json").stdout)  # fmt: skip
+    said = " ".join(re.findall(r"/\* (.*) \*/", header.split("#define PEAKFOLD_ARENA_BYTES")[0]))
+    assert f"{told['total_bytes_device']} with 64 bit" in said  # whole sentences
+    assert f"{told['total_bytes_32bit']} with 32 bit: predicted, not run" in said
 
 
 def test_a_header_without_a_file_has_no_size_to_give(call: Call, tmp_path: Path) -> None:

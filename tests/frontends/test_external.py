@@ -62,6 +62,11 @@ def test_missing_and_short_files_are_named(tmp_path: Path) -> None:
     write(tmp_path / "m.onnx", "w.bin", dims=[4, 4], offset=-1)
     with pytest.raises(ModelError, match="too short"):
         load(tmp_path / "m.onnx")
+    (tmp_path / "w.bin").write_bytes(bytes(100))
+    for length in (60, 68):  # what is stated is not what type and shape need
+        write(tmp_path / "m.onnx", "w.bin", dims=[4, 4], length=length)
+        with pytest.raises(ModelError, match=f"{length} bytes of external data are stored, .* 64"):
+            load(tmp_path / "m.onnx")
 
 
 def test_a_small_external_value_that_decides_a_shape_is_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -150,3 +151,25 @@ def test_nonsense_in_an_old_node_is_named(
         assert "please report" not in str(error)
     else:
         assert unsupported(graph)
+
+
+def test_weights_that_are_no_inputs_are_read_in_version_3_too(tmp_path: Path) -> None:
+    file = write(tmp_path, [helper.make_node("Split", ["w"], ["y", "z"], axis=0)], {},
+                 {"y": [2, 4], "z": [2, 4]}, {"w": np.ones((4, 4), np.float32)}, 6)  # fmt: skip
+    model = onnx.load(file)
+    del model.graph.input[:]
+    onnx.save(model, file)
+    graph = load(file).graph
+    assert graph["z"].shape == (2, 4)
+    assert not graph.doubts
+
+
+def test_a_weight_that_is_declared_otherwise_is_a_doubt(tmp_path: Path) -> None:
+    file = write(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]},
+                 {"y": [1, 4]}, {"w": np.ones((4, 4), np.float32)}, 6)  # fmt: skip
+    assert not load(file).graph.doubts
+    model = onnx.load(file)
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 5
+    onnx.save(model, file)
+    (doubt,) = load(file).graph.doubts
+    assert "declares float32[5, 4], its data are float32[4, 4]" in doubt

@@ -122,6 +122,22 @@ def test_bytes_that_do_not_fit_their_shape_are_refused(tmp_path):
     assert "tensor 'w'" in str(told.value)
 
 
+def test_a_shape_that_no_operator_makes_is_a_doubt(tmp_path):
+    owner = Builder()
+    main = owner.graph()
+    x, y = main.input((1, 8)), main.tensor((1, 6), name="y")
+    main.op("RELU", [x], [y])
+    main.outputs(y)
+    graph = load(saved(owner, tmp_path)).graph
+    (doubt,) = graph.doubts
+    assert "tensor 'y': the file declares [1, 6], its op makes [1, 8]" in doubt
+    result = make_plan(graph)
+    summary = result.summary
+    assert (summary.optimal, summary.order_optimal, summary.total_bytes) == (False, False, None)
+    assert summary.unknown == [doubt]
+    assert not any((result.plan.proof.packing, result.plan.proof.order))
+
+
 def test_constants_that_share_bytes_are_counted_once(tmp_path):
     owner = Builder()
     first = {"shape": (2, 3), "value": np.zeros(6, np.float32)}

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from peakfold.frontends.torch_autocast import runs_in_float32  # noqa: E402
 from peakfold.frontends.torch_module import capture  # noqa: E402
-from peakfold.frontends.torch_step import StepOptions, fake_steps, step_graph  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, step_graph  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn

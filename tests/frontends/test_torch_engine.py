@@ -6,10 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from peakfold.frontends.torch_options import StepOptions  # noqa: E402
-from peakfold.frontends.torch_step import fake_steps, real_steps  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
 from peakfold.runtimes.torch.scratch import CpuScratch  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, real_steps  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn

@@ -8,11 +8,10 @@ torch = pytest.importorskip("torch")
 
 from peakfold.analysis.counting import cost_of  # noqa: E402
 from peakfold.errors import ModelError, UsageError  # noqa: E402
-from peakfold.frontends.torch_joint import joint_graph  # noqa: E402
-from peakfold.frontends.torch_step import StepOptions, fake_steps, step_graph  # noqa: E402
 from peakfold.ir import Role, check_graph  # noqa: E402
 from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.planning.verify import verify_plan  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, joint_graph, step_graph  # noqa: E402
 
 from .training_models import Doubtful  # noqa: E402
 

@@ -9,14 +9,9 @@ torch = pytest.importorskip("torch")
 from peakfold.errors import ModelError  # noqa: E402
 from peakfold.frontends.torch_module import capture  # noqa: E402
 from peakfold.frontends.torch_sparse import parts  # noqa: E402
-from peakfold.frontends.torch_step import (  # noqa: E402
-    StepOptions,
-    fake_steps,
-    real_steps,
-    step_graph,
-)
 from peakfold.ir import Role, check_graph  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, real_steps, step_graph  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn

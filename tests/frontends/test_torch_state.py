@@ -8,14 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from peakfold.frontends.torch_step import (  # noqa: E402
-    FORMS,
-    OPTIMIZERS,
-    StepOptions,
-    fake_steps,
-    step_graph,
-)
+from peakfold.frontends.torch_step import FORMS, OPTIMIZERS  # noqa: E402
 from peakfold.ir import Role  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, step_graph  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn = torch.nn

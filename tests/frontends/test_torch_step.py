@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,17 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from peakfold.errors import ModelError, UsageError  # noqa: E402
-from peakfold.frontends.torch_step import (  # noqa: E402
-    StepOptions,
-    compare,
-    fake_steps,
-    real_steps,
-    step_graph,
-)
+from peakfold.frontends.torch_step import compare  # noqa: E402
 from peakfold.ir import Role, check_graph  # noqa: E402
 from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.planning.verify import verify_plan  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, real_steps, step_graph  # noqa: E402
 
 from .training_models import MODELS, Doubtful  # noqa: E402
 
@@ -168,7 +164,9 @@ def test_what_a_loop_needs_that_keeps_the_result():
 
     plain, kept = (peak_of(allocations(lambda k=k: step(keep=k)))[0] for k in (False, True))
     assert kept - plain == 4 * 500 * 64
-    assert predicted.notes[-1].endswith(f"({kept - plain} B) more")
+    assert predicted.kept == kept - plain
+    held = fake_steps(module, (inputs,), options=replace(options, keep_result=True))
+    assert (held.steady.peak - predicted.steady.peak, held.kept) == (kept - plain, 0)
 
 
 @pytest.mark.req("R3")

@@ -141,7 +141,7 @@ def csv() -> tuple[Seed, ...]:
 
 
 def _model() -> tuple[str, bytes]:
-    path = ROOT / "docs" / "examples" / "two_branches.pf"
+    path = ROOT / "src" / "peakfold" / "data" / "models" / "two_branches.pf"
     return "model.pf", path.read_bytes()
 
 
@@ -171,7 +171,7 @@ def devices() -> tuple[Seed, ...]:
 @cache
 def profiles() -> tuple[Seed, ...]:
     """Profiles of the example model."""
-    graph = load(ROOT / "docs" / "examples" / "two_branches.pf").graph
+    graph = load(ROOT / "src" / "peakfold" / "data" / "models" / "two_branches.pf").graph
     made = []
     for number in range(3):
         rows = [{"op": op.name, "operator": op.kind, "scratch_bytes": size}

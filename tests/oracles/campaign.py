@@ -205,13 +205,15 @@ def work(graph: Graph) -> list[int]:
 
 
 def peer_checks() -> Iterator[Check]:
-    """Every case of peers' own tests that is a packing or a graph."""
+    """Every case of peers' own tests that is a packing, a graph, or a file."""
     for case in peers.cases():
         yield partial(peer_check, case)
 
 
 def peer_check(case: peers.Case) -> Result:
     """One case of a peer's."""
+    if reason := peers.skipped(case):
+        return Result(peers.name(case), "not run", reason)
     said = peers.complaint(case)
     return Result(peers.name(case), "wrong" if said else "equal", said)
 

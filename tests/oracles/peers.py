@@ -16,6 +16,10 @@ from peakfold.errors import DoesNotFit, PeakfoldError
 from peakfold.packing import Problem, pack
 from peakfold.packing.table import parse_csv
 from peakfold.packing.verify import violations
+from peakfold.runtimes.tflite.arena import predict_arena
+from peakfold.runtimes.tflite.schema import parse_model
+from peakfold.runtimes.tflite.scratch import known_scratch
+from tests.conftest import SHARED
 
 FACTS = Path(__file__).parents[1] / "data" / "peers.json"
 Case = dict[str, Any]
@@ -45,11 +49,37 @@ def problem(case: Case) -> Problem:
     return Problem.of(read.start, read.stop, read.size, conflicts=case["conflicts"])
 
 
+def skipped(case: Case) -> str:
+    """Why a case cannot be run here; empty where it can."""
+    if case["kind"] != "tflite" or _file(case) is not None:
+        return ""
+    return "its file is not among the shared models"
+
+
+def _file(case: Case) -> Path | None:
+    file = SHARED / "models/tflite" / Path(case["name"]).name
+    return file if file.is_file() else None
+
+
 def complaint(case: Case) -> str:
     """What is wrong with our answer; empty where nothing is."""
+    if case["kind"] == "tflite":
+        return _interpreted(case)
     if case["kind"] == "graph":
         return _planned(case)
     return _judged(case) if "offsets" in case else _packed(case)
+
+
+def _interpreted(case: Case) -> str:
+    file = _file(case)
+    if file is None:
+        return skipped(case)
+    model = parse_model(file.read_bytes())
+    found = predict_arena(model, known_scratch(model))
+    have = {"head": found.head, "head_and_tail": found.head + found.tail}
+    if found.unknown:
+        return f"not known: {found.unknown}"
+    return "" if have == case["expect"] else f"{have}, the interpreter's {case['expect']}"
 
 
 def _packed(case: Case) -> str:

@@ -124,6 +124,7 @@ def test_public_names_exist_and_are_pinned() -> None:
             "pack",
             "plan",
             "verify",
+            "Example",
             "Graph",
             "Plan",
             "PlanOptions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peakfold.analysis.index import Index
 from peakfold.analysis.scratch import table_workspace
@@ -75,7 +75,22 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
     if renames:
         views, inplace = (), (0,) if target.allows_inplace(op.kind) else ()
     known = spec.known or (op.kind == "opaque" and stated is not None)
-    return Facts(inplace, views, parts, workspace, known, renames, overlap)
+    found = Facts(inplace, views, parts, workspace, known, renames, overlap)
+    return found if graph.bounded.isdisjoint(op.operands) else _of_any_size(graph, op, found)
+
+
+def _of_any_size(graph: Graph, op: Op, facts: Facts) -> Facts:
+    """What still holds where operands may be smaller than stated.
+
+    Two that are stated alike may be of other sizes, so that one is broadcast and read again; and
+    what lies behind a smaller one begins elsewhere.
+    """
+    bounded = graph.bounded
+    alone = sum(name in bounded or graph[name].elements != 1 for name in set(op.operands)) == 1
+    return replace(
+        facts, inplace=facts.inplace if alone else (), parts=(), overlap=(),
+        views=tuple(view for view in facts.views if view.offset == 0),
+    )  # fmt: skip
 
 
 def viewed(index: Index, op: Op, facts: Facts) -> Iterator[tuple[int, int, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from peakfold.analysis.cuda_allocator import CachingAllocator, Event, Footprint, replay
 from peakfold.ir.run import Run, Storage
+from peakfold.packing import Problem
 from peakfold.target import Eager
 
 # Operators that ask the library of matrix products, by the names autograd calls.
@@ -73,6 +74,24 @@ def requests(run: Run) -> Iterator[tuple[int, Event]]:
     for event, _, request in sorted(at, key=lambda item: item[:2]):
         if request.nbytes or request.name >= 0:
             yield event, request
+
+
+def problem_of(run: Run) -> Problem:
+    """What a run makes as a packing problem, whoever observed the run: time is its events.
+
+    What was there before the run is not in it.
+
+    Example:
+        >>> from peakfold.ir.run import Storage
+        >>> run = Run((Storage(8, 0, None, "parameter", "before"),
+        ...            Storage(4, 1, 2, "temporary", "forward", "relu")), (("forward", 1),), 2)
+        >>> problem = problem_of(run)
+        >>> problem.names, problem.start, problem.stop, problem.size
+        (('0 relu',), array([1]), array([2]), array([4]))
+    """
+    names = (s.op or s.role for s in run.storages if s.born > 0)
+    labels = tuple(f"{at} {name}" for at, name in enumerate(names))
+    return Problem.of(*run.lives(), names=labels)
 
 
 def cuda_footprint(run: Run, capacity: int | None = None, *, expandable: bool = False) -> Footprint:

@@ -13,6 +13,7 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import InvalidPlan, UsageError
 
 _MODEL = "blazeface.onnx"
+_FILES = (_MODEL, "keywords.tflite", "two_branches.pf", "buffers.csv")
 
 
 @opt.verb("demo", example="peakfold demo /tmp/peakfold-demo")
@@ -23,23 +24,27 @@ _MODEL = "blazeface.onnx"
 def command(folder: str, as_json: bool, force: bool, quiet: bool) -> int:
     """Plan a bundled model (BlazeFace, a face detector), draw its map, check the plan.
 
-    The plan and the pictures go to FOLDER (default: peakfold-demo).
+    The plan and the pictures go to FOLDER (default: peakfold-demo), and beside them the model and
+    other small ones to try peakfold on.
     """
     home = Path(folder)
     _make(home)
     names = {"plan": home / "blazeface.plan.json", "svg": home / "blazeface.svg"}
     if importlib.util.find_spec("matplotlib") is not None:
         names["png"] = home / "blazeface.png"
+    names |= {name: home / name for name in _FILES}
     outputs = Outputs({what: str(path) for what, path in names.items()}, force=force)
     from peakfold.reports import demo, face
 
+    models = resources.files("peakfold").joinpath("data", "models")
     with (
         working("planning the bundled model", quiet=quiet),
-        resources.as_file(resources.files("peakfold").joinpath("data", "models", _MODEL)) as path,
+        resources.as_file(models.joinpath(_MODEL)) as path,
     ):
         report = face.plan(path)
         verdict = face.verify(path, report)
         contents = demo.contents(report, png=outputs.wants("png"))
+        contents |= {name: models.joinpath(name).read_bytes() for name in _FILES}
     if as_json:
         emit(demo.demo_json(_MODEL, report, verdict, [str(path) for path in names.values()]))
     else:

@@ -33,11 +33,12 @@ def command(
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
-    what-ifs that change the model. Exit code 3 when no lever that keeps the model makes it fit,
-    or when that is not known.
+    what-ifs that change the model. Exit code 3 when the model does not fit as it is, or when that
+    is not known; bands of rows that would make it fit are named.
     """
     from peakfold.device import load_device
     from peakfold.frontends import Bindings, load
+    from peakfold.frontends.batches import rebatched
     from peakfold.planning import PlanOptions
     from peakfold.planning.fit import fit
     from peakfold.planning.needing import flash_roles
@@ -67,14 +68,16 @@ def command(
     with working("trying levers", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
         runtime = runtime_of(loaded, options)
-        result = fit(loaded.graph, have, options, runtime, chip)
+        again = rebatched(model, dims, shapes)
+        result = fit(loaded.graph, have, options, runtime, chip, again)
         document = fit_document(called(loaded), result, runtime, chip, advice(loaded, options))
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     if result.fits:
         return 0
     from peakfold.reports.budget import miss
 
-    say_error(miss("the model", result.need, have) or document.answer)
+    more = f"; it fits with {document.plan_flags}" if result.plan_fits else ""
+    say_error(f"{miss('the model', result.need, have) or document.answer}{more}")
     return DoesNotFit.exit_code
 
 
@@ -95,7 +98,7 @@ def _training(
     have = room(chip, Budgets(total=only_budget(flags))).total or 0
     with working("running steps on tensors without memory", quiet=quiet):
         target = opt.torch_target(flags["target"], step, chip)
-        wanted = opt.step_of(flags["optimizer"], step, target)
+        wanted = opt.step_of(flags["optimizer"], flags["loss"], step, target)
         bound = Bindings.parse(dims, ())
         document = fit_training(model, wanted, have, bound.dims, chip)
     emit(

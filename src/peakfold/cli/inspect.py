@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     help='Compare layer types, without a model: "conv 3x3 64->128 @56".',
 )
 @opt.trust_option
+@opt.route_option
 @opt.binding_options
 @opt.target_option
 @opt.fold_options

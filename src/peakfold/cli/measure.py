@@ -31,6 +31,7 @@ from peakfold.errors import InvalidPlan, UsageError
               help="Of the first run's inputs.")  # fmt: skip
 @click.option("--train", is_flag=True, help="Of torch: a training step of module:callable.")
 @click.option("--optimizer", type=click.Choice(opt.OPTIMIZERS), help="Of torch --train.")
+@click.option("--loss", metavar="L", help="Of torch --train, as in plan.")
 @opt.run_options
 @click.option("--device", type=click.Choice(("cpu", "cuda")),
               help="Of torch --train; by default where the example's tensors are.")  # fmt: skip
@@ -44,7 +45,7 @@ def command(
     model: str, plan: str | None, runtime: str, order: str, fold_weights: bool,
     time_limit: float, runs: int | None, seed: int, self_check: bool, scratch: bool,
     output: str | None, as_json: bool, force: bool, quiet: bool, train: bool,
-    optimizer: str | None, device: str | None, **flags: Any,  # noqa: ANN401 - a step's options
+    optimizer: str | None, loss: str | None, device: str | None, **flags: Any,  # noqa: ANN401 - a step's options
 ) -> int:  # fmt: skip
     """Run MODEL without and with PLAN, and say what was measured.
 
@@ -56,9 +57,9 @@ def command(
         raise UsageError("-o goes with --scratch", hint="stdout holds what was measured")
     step = opt.take_step(flags)
     if runtime == "torch":
-        return _training(model, optimizer, step, device, train=train, as_json=as_json,
+        return _training(model, (optimizer, loss), step, device, train=train, as_json=as_json,
                          quiet=quiet)  # fmt: skip
-    if train or optimizer or device or step:
+    if train or optimizer or loss or device or step:
         raise UsageError("a training step is measured in torch", hint="add --runtime torch")
     outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
 
@@ -88,19 +89,42 @@ def command(
 
 
 def _training(
-    model: str, optimizer: str | None, step: dict[str, Any], device: str | None, *, train: bool,
-    as_json: bool, quiet: bool,
+    model: str, chosen: tuple[str | None, str | None], step: dict[str, Any], device: str | None,
+    *, train: bool, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A training step, predicted and then run for real."""
     from peakfold.reports.measure_training import measure_document, measure_text
     from peakfold.reports.payload import to_json
 
-    if not train or not opt.is_callable(model):
-        raise UsageError("torch measures training steps", hint="give module:callable and --train")
+    if not opt.is_callable(model):
+        raise UsageError("torch measures module:callable",
+                         hint="--train measures a training step of it")  # fmt: skip
+    if not train:
+        return _forward(model, device, step or any(chosen), as_json=as_json, quiet=quiet)
     with working("predicting, then training", quiet=quiet):
-        document = measure_document(model, opt.step_of(optimizer, step), device)
+        document = measure_document(model, opt.step_of(*chosen, step), device)
     emit(to_json(document) if as_json else measure_text(document, width=width(), color=color()))
-    if not document.obeyed:
+    return _holds(model, obeyed=document.obeyed)
+
+
+def _forward(
+    model: str, device: str | None, training: object, *, as_json: bool, quiet: bool
+) -> int:  # fmt: skip
+    """A forward pass, predicted and then run for real."""
+    from peakfold.reports.eager import measure_forward_document, measure_forward_text
+    from peakfold.reports.payload import to_json
+
+    if training:
+        raise UsageError("options of a training step without --train", hint="add --train")
+    with working("predicting, then running", quiet=quiet):
+        document = measure_forward_document(model, device)
+    text = to_json(document) if as_json else measure_forward_text(document, width=width(),
+                                                                  color=color())  # fmt: skip
+    emit(text)
+    return _holds(model, obeyed=document.obeyed)
+
+
+def _holds(model: str, *, obeyed: bool) -> int:
+    if not obeyed:
         say_error(f"{model}: the prediction is off by more than it may be")
-        return InvalidPlan.exit_code
-    return 0
+    return 0 if obeyed else InvalidPlan.exit_code

@@ -6,17 +6,17 @@ slow; a test holds them against the planner's own lists.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from peakfold.arguments import digits
 from peakfold.cli.group import traceback_option
+from peakfold.cli.values import Lanes as Lanes
+from peakfold.cli.values import Number as Number
+from peakfold.cli.values import Size as Size
 from peakfold.errors import UsageError
-from peakfold.units import parse_size
 
 if TYPE_CHECKING:
     from peakfold.device import Device
@@ -43,49 +43,12 @@ SHARE_STRATEGIES = (
 )  # fmt: skip
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion")
-LOSSES = ("external", "softmax-output")
 PROFILES = ("minimal", "mxnet")
 PARAM_GRADS = ("dynamic", "static")
+ROUTES = ("export", "trace", "run")
 FORMS = ("default", "for-loop", "foreach", "fused")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class Size(click.ParamType[int]):
-    """A number of bytes: ``256KiB``, ``1.5GB``, ``1048576``."""
-
-    name = "size"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
-        """Bytes."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(str(value))
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Lanes(click.ParamType[int]):
-    """A number of lanes, or ``free`` (0 inside)."""
-
-    name = "lanes"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
-        """Lanes; 0 for free."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        if text == "free":
-            return 0
-        count = digits(text)
-        if not count:
-            self.fail(f"{value!r} is neither a number from 1 on nor free", param, ctx)
-        return count
 
 
 def lines(names: tuple[str, ...]) -> str:
@@ -126,30 +89,6 @@ def choice(flag: str, choices: tuple[str, ...], default: str, help: str) -> Call
     )
 
 
-class Number(click.FloatRange):
-    """A number in a range, and a number it must be: click takes ``nan`` for one."""
-
-    def __init__(self, *, endless: bool = False, **limits: Any) -> None:  # noqa: ANN401 - click's
-        super().__init__(**limits)
-        self.endless = endless
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:  # noqa: ANN401 - click's
-        """The number.
-
-        Raises:
-            click.BadParameter: it is out of range, ``nan``, or without end where that is no use.
-        """
-        number = super().convert(value, param, ctx)
-        if math.isnan(number) or (math.isinf(number) and not self.endless):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
-
-
 def time_limit(default: float, help: str) -> Callable[[_F], _F]:
     """The option ``--time-limit`` of a verb that searches."""
     return click.option("--time-limit", type=Number(min=0, endless=True), default=default,
@@ -181,7 +120,22 @@ strict_option = click.option(
     help="Refuse a model of which anything is doubtful: exit code 1.",
 )  # fmt: skip
 
-model_argument = stack(click.argument("model", metavar="MODEL"), trust_option, strict_option)
+
+def _route(context: click.Context, _: click.Parameter, asked: str | None) -> None:
+    if asked:
+        from peakfold.boundary import routed
+
+        context.with_resource(routed(asked))
+
+
+route_option = click.option(
+    "--route", type=click.Choice(ROUTES), expose_value=False, callback=_route,
+    help="How a torch module is followed: exported, traced, or run for real.",
+)  # fmt: skip
+
+model_argument = stack(
+    click.argument("model", metavar="MODEL"), trust_option, strict_option, route_option
+)
 
 binding_options = stack(
     click.option(
@@ -207,10 +161,13 @@ fold_options = stack(
 train_options = stack(
     click.option("--train", is_flag=True, help="Plan a training step: backward and optimizer."),
     click.option(
-        "--optimizer", type=click.Choice(OPTIMIZERS), help="Update the parameters at the end."
+        "--optimizer", type=click.Choice(OPTIMIZERS),
+        help="Update the parameters at the end [a file: none, a torch step: adamw].",
     ),
     click.option(
-        "--loss", type=click.Choice(LOSSES), help="Gradients given, or the last softmax [external]."
+        "--loss", metavar="L",
+        help="Of a file: external (gradients are given, default) or softmax-output. Of a torch "
+        "step without its own: cross-entropy, mse, sum or module:function.",
     ),
     click.option(
         "--grad-reads", type=click.Choice(PROFILES),
@@ -231,6 +188,8 @@ run_options = stack(
                  help="Of a torch step: batches before one update."),
     click.option("--autocast", type=click.Choice(("bfloat16", "float16")),
                  help="Of a torch step: element type of the forward pass."),
+    click.option("--keep-result", is_flag=True,
+                 help="Of a torch step: the loop holds the module's result until it is over."),
 )  # fmt: skip
 
 step_options = stack(
@@ -246,10 +205,10 @@ def take_step(flags: dict[str, Any]) -> dict[str, Any]:
     """The options of a torch step that flags give; takes them out of `flags`."""
     names = {
         "optimizer_form": "form", "accumulate": "accumulate", "autocast": "autocast",
-        "kernels": "device", "attention": "attention",
+        "kernels": "device", "attention": "attention", "keep_result": "keep_result",
     }  # fmt: skip
     taken = {field: flags.pop(name, None) for name, field in names.items()}
-    return {field: value for field, value in taken.items() if value is not None}
+    return {field: value for field, value in taken.items() if value}
 
 
 def torch_target(target: str, step: dict[str, Any], device: Device | None) -> str:
@@ -259,16 +218,19 @@ def torch_target(target: str, step: dict[str, Any], device: Device | None) -> st
     return target
 
 
-def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic") -> StepOptions:
+def step_of(
+    optimizer: str | None, loss: str | None, given: dict[str, Any], target: str = "generic"
+) -> StepOptions:
     """The torch step's options.
 
     Args:
         optimizer: its name; `None` = the step's default.
+        loss: its name or ``module:function``, for a module that returns none.
         given: other fields of the options.
         target: whose kernels run, where it says so.
 
     Raises:
-        UsageError: no such target, or one that contradicts ``--kernels``.
+        UsageError: no such target, one that contradicts ``--kernels``, or no such loss.
     """
     from peakfold.target import load_target
 
@@ -284,7 +246,11 @@ def step_of(optimizer: str | None, given: dict[str, Any], target: str = "generic
 
     if "autocast" in given:
         given = given | {"autocast": getattr(torch, given["autocast"])}
-    return StepOptions(**(given if optimizer is None else {**given, "optimizer": optimizer}))
+    if loss is None or ":" not in loss:
+        return StepOptions(optimizer=optimizer, loss=loss, **given)
+    from peakfold.frontends.torch_load import load_function
+
+    return StepOptions(optimizer=optimizer, loss=load_function(loss), **given)
 
 
 def is_callable(model: str) -> bool:

@@ -78,6 +78,8 @@ Strategies:
     type=click.Choice(("eager", "joint")),
     help="Of a torch step: its graph as it runs, or exported as one program [eager].",
 )
+@click.option("--eager", is_flag=True,
+              help="Of module:callable: memory of a forward pass as PyTorch runs it.")  # fmt: skip
 @click.option("--device", metavar="D", help="Of a torch step: whose memory it should fit.")
 @click.option("--snapshot", metavar="FILE", help="Of a torch step: for PyTorch's memory viewer.")
 @click.option("--split", metavar="TENSOR=N",
@@ -89,7 +91,8 @@ Strategies:
 @click.option("--trace", is_flag=True, help="Show the counters and the free box step by step.")
 @click.option("--svg", metavar="FILE", help="Write the 2-D memory map, before and after.")
 @click.option("--png", metavar="FILE", help="The same as a PNG (needs matplotlib).")
-@click.option("-o", "--output", metavar="PLAN", help="Write the plan as JSON; - is stdout.")
+@click.option("-o", "--output", metavar="PLAN", help="Write the plan as JSON; - is stdout. "
+              "FILE.csv, in torch: the storages of a run, for pack.")  # fmt: skip
 @opt.json_option
 @opt.force_option
 @opt.quiet_option
@@ -116,6 +119,8 @@ def command(  # one parameter a flag
 
     step, device = opt.take_step(flags), flags.pop("device")
     capture = flags.pop("capture")
+    if flags.pop("eager"):
+        return _eager(model, dims, shapes, flags, step, outputs, as_json=as_json, quiet=quiet)
     if flags["train"] and opt.is_callable(model):
         return _training(model, dims, shapes, flags, step, device, outputs, as_json=as_json,
                          joint=capture == "joint", quiet=quiet)  # fmt: skip
@@ -143,29 +148,65 @@ def _training(
     from peakfold.planning import PlanOptions, encode_plan
     from peakfold.reports.training import plan_training
 
-    optimizer = flags["optimizer"]
-    if optimizer == "lion" or flags["loss"] or flags["grad_reads"] or flags["input_grad"]:
-        raise UsageError("a torch step has torch's own optimizers and losses",
-                         hint="give the Example a loss or an optimizer")  # fmt: skip
+    optimizer, loss = flags["optimizer"], flags["loss"]
+    if flags["grad_reads"] or flags["input_grad"] or flags["param_grads"]:
+        raise UsageError("a torch step is differentiated by torch itself",
+                         hint="--grad-reads, --input-grad, --param-grads are of files")  # fmt: skip
     if shapes or outputs.wants("svg") or outputs.wants("png"):
         raise UsageError("--shape, --svg and --png are not for a torch step",
                          hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
     budget = only_budget(flags)
     chip = None if device is None else load_device(device)
     target = opt.torch_target(flags["target"], step, chip)
-    flags |= {"train": False, "optimizer": None, "param_grads": None, "target": target}
+    flags |= {"train": False, "optimizer": None, "loss": None, "target": target}
     options = PlanOptions(**_options(flags))
     with working("running a step on tensors without memory", quiet=quiet):
         bound = Bindings.parse(dims, ())
-        wanted = opt.step_of(optimizer, step, target)
+        wanted = opt.step_of(optimizer, loss, step, target)
         report = plan_training(model, wanted, options, bound.dims, chip, joint=joint)
     if as_json:
         emit(report.to_json())
     elif outputs.to_stdout is None:
         emit(report.to_text(width=width(), color=color()))
-    make = {"plan": lambda: encode_plan(report.result.plan), "snapshot": report.to_snapshot}
+    table = outputs.names.get("plan", "").endswith(".csv")
+    make = {
+        "plan": report.to_csv if table else lambda: encode_plan(report.result.plan),
+        "snapshot": report.to_snapshot,
+    }
     outputs.write({k: build() for k, build in make.items() if outputs.wants(k)}, quiet=quiet)
     return _step_verdict(report.document, budget)
+
+
+def _eager(
+    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any],
+    step: dict[str, Any], outputs: Outputs, *, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """A forward pass of a torch module, followed as PyTorch runs it."""
+    from peakfold.frontends import Bindings
+    from peakfold.reports.budget import short_of
+    from peakfold.reports.eager import eager_report
+    from peakfold.reports.training import to_table
+
+    drawn = any(outputs.wants(what) for what in ("svg", "png", "snapshot"))
+    if not opt.is_callable(model) or flags["train"] or shapes or drawn:
+        raise UsageError("--eager follows a forward pass of module:callable",
+                         hint="--dim sets a dimension, -o FILE.csv writes storages")  # fmt: skip
+    if outputs.wants("plan") and not outputs.names["plan"].endswith(".csv"):
+        raise UsageError("a forward pass has no plan", hint="-o FILE.csv writes its storages")
+    budget = only_budget(flags)
+    with working("running it on tensors without memory", quiet=quiet):
+        options = opt.step_of(None, None, step, flags["target"])
+        report = eager_report(model, options, Bindings.parse(dims, ()).dims)
+    if as_json:
+        emit(report.to_json())
+    elif outputs.to_stdout is None:
+        emit(report.to_text(width=width(), color=color()))
+    if outputs.wants("plan"):
+        outputs.write({"plan": to_table(report.run)}, quiet=quiet)
+    if budget is not None and report.run.peak > budget:
+        say_error(short_of("the forward pass", report.run.peak, budget))
+        return DoesNotFit.exit_code
+    return 0
 
 
 def _step_verdict(document: TrainingDocument, budget: int | None) -> int:

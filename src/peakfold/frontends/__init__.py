@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from peakfold.boundary import first_line, is_pointer, strict, trusted, trusting
+from peakfold.boundary import first_line, is_pointer, route, strict, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
@@ -66,6 +66,8 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
         check_graph(graph)
         return _certain(Loaded(graph, bindings, str(path)))
     path = Path(path)
+    if route():
+        raise UsageError("--route is for package.module:callable", where=str(path))
     if path.suffix not in FORMATS:
         known = f"known: {', '.join(FORMATS)}, package.module:callable"
         raise UsageError(

@@ -106,7 +106,9 @@ def walk(scope: Scope) -> None:
     Raises:
         ModelError: a cycle, or a node that cannot be understood.
     """
-    declared = {info.name: info for info in (*scope.proto.value_info, *scope.proto.output)}
+    weights = (info for info in scope.proto.input if info.name in scope.static)
+    stated = (*weights, *scope.proto.value_info, *scope.proto.output)
+    declared = {info.name: info for info in stated}
     scope.visits[0] -= len(scope.proto.node)
     if scope.visits[0] < 0:
         raise ModelError("its loops nest so that their bodies would be walked too often")
@@ -163,7 +165,7 @@ def _remember_maker(scope: Scope, node: NodeProto, op: Op) -> None:
         if name in scope.bounded and (value := scope.values.get(name)) is not None:
             scope.settle(name, scope.type_of(name)[0], value.shape)  # all of it is known, after all
             scope.bounded.discard(name)
-            scope.doubts.pop(name, None)
+            scope.limits.pop(name, None)
 
 
 def _check_names(

@@ -141,8 +141,9 @@ def compare(scope: Scope, declared: Mapping[str, ValueInfoProto]) -> None:
             )
             other = other or not compatible(shape, stated)
         if other:
+            source = "its data are" if name in scope.static else "its op makes"
             scope.doubts[name] = (
-                f"tensor {name!r}: the file declares {_typed(word, stated)}, its op makes "
+                f"tensor {name!r}: the file declares {_typed(word, stated)}, {source} "
                 f"{_typed(dtype, shape)}; the latter is used"
             )
 

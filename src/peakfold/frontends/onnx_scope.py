@@ -43,7 +43,8 @@ class Scope:
         stated: bytes of tensors that no one shape describes (If branches that differ).
         static: roles of tensors that no op makes.
         visits: one cell: how many more nodes may be walked, bodies again and again, shared.
-        doubts: where the file contradicts itself, and sizes that are only bounds, by tensor.
+        doubts: where the file contradicts itself, by tensor.
+        limits: sizes that are only upper bounds, by tensor.
         bounded: tensors whose shape is only an upper bound, and what is made of them, shared.
         names: what an inlined branch calls a tensor -> what it is called here.
     """
@@ -63,6 +64,7 @@ class Scope:
     ops: list[Op] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     doubts: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
     bounded: set[str] = field(default_factory=set)
     visits: list[int] = field(default_factory=lambda: [MAX_VISITS])
     values: Values = field(init=False)
@@ -163,7 +165,7 @@ class Scope:
         if name not in self.bindings[0].shapes:
             self.bounded.add(name)
             listed_ = ", ".join(map(str, shape))
-            self.doubts[name] = f"tensor {name!r}: at most {dtype}[{listed_}]; the run decides"
+            self.limits[name] = f"tensor {name!r}: at most {dtype}[{listed_}]; the run decides"
 
     def add(self, op: Op) -> None:
         """Append a finished op."""
@@ -201,11 +203,14 @@ class Scope:
         outputs = tuple(info.name for info in self.proto.output)
         if self.outer is not None:
             self.outer.doubts |= self.doubts
-        doubts = () if self.outer is not None else listed(self.doubts.values())
+            self.outer.limits |= self.limits
+        mere = [line for at, line in self.limits.items() if at not in self.doubts]
+        limits = () if self.outer is not None else listed(mere)
+        doubts = () if self.outer is not None else (*listed(self.doubts.values()), *limits)
         notes = () if self.outer is not None else tuple(dict.fromkeys((*self.notes, *doubts)))
         return Graph(
             name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
-            notes, doubts,
+            notes, doubts, limits, frozenset(t.name for t in tensors) & self.bounded,
         )  # fmt: skip
 
 

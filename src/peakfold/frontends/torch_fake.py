@@ -19,13 +19,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.errors import ModelError
 from peakfold.frontends.torch_autocast import regions_of_any_device
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_meta import grouped_products
 from peakfold.frontends.torch_modes import Replacing
+from peakfold.frontends.torch_objects import changed, closed, is_leaf, is_object, opened, tensors_of
 from peakfold.frontends.torch_sparse import fake_sparse, has_parts
 
 _SMALL = 1 << 16
@@ -96,10 +97,34 @@ def tensors_only(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
+def opened_for(module: torch.nn.Module, tree: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Arguments that export takes: in place of each object a dict of the tensors it holds.
+
+    The copied module gets its objects back, with the tensors that export gives, at each call.
+    """
+    if not any(is_object(leaf) for leaf in tree_leaves(tree, is_leaf=is_leaf)):
+        return tree
+    plain = module.forward
+
+    def restored(leaf: Any, given: Any) -> Any:
+        return closed(leaf, given) if is_object(leaf) else given
+
+    @functools.wraps(plain)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        back, named = tree_map(restored, tree, (args, kwargs), is_leaf=is_leaf)
+        return plain(*back, **named)
+
+    module.forward = forward
+    made: tuple[Any, Any] = tree_map(
+        lambda leaf: opened(leaf) if is_object(leaf) else leaf, tree, is_leaf=is_leaf
+    )
+    return made
+
+
 def _opened(leaf: Any) -> Any:
     if leaf is None or isinstance(leaf, torch.Tensor | int | float | str | torch.SymInt):
         return leaf
-    return list(_held(leaf, 0))
+    return tensors_of(leaf)
 
 
 def real_copy(module: torch.nn.Module) -> torch.nn.Module:
@@ -146,34 +171,46 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
                 yield value, True
     for child in module.modules():
         for value in vars(child).values():
-            for tensor in _held(value, 0):
+            for tensor in tensors_of(value, modules=False):
                 yield tensor, False
 
 
-def _held(value: object, depth: int) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple) and depth < 3:
-        for item in value:
-            yield from _held(item, depth + 1)
-    elif isinstance(value, dict) and depth < 3:
-        for item in value.values():
-            yield from _held(item, depth + 1)
-    elif depth < 3 and hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
-        for item in vars(value).values():
-            yield from _held(item, depth + 1)
-
-
 def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:
-    """Arguments with every tensor fake; a tensor given twice stays one."""
-    made: dict[int, torch.Tensor] = {}
+    """Arguments with every tensor fake, in copies of their objects; one given twice stays one.
 
-    def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return made.setdefault(id(leaf), fake_like(leaf, mode))
+    Raises:
+        ModelError: an object cannot be copied; names the argument and its class.
+    """
+    return changed(tree, lambda tensor: _as_given(fake_like(tensor, mode), tensor))
 
-    return tree_map(convert, tree)
+
+def real_tree(tree: Any) -> Any:
+    """Arguments with every tensor copied, likewise."""
+    return changed(tree, lambda tensor: _as_given(_clone(tensor), tensor))
+
+
+def _as_given(made: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """An input that somebody may differentiate by."""
+    return made.requires_grad_() if tensor.requires_grad and not made.requires_grad else made
+
+
+def _clone(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, an expanded tensor's among them."""
+    if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
+        raise ModelError(
+            "an input has no values, so the module cannot be run on it",
+            hint='capture it with route="export" or route="trace"',
+        )
+    tensor = tensor.detach()
+    if (
+        type(tensor) is not torch.Tensor
+        or tensor.layout is not torch.strided
+        or (tensor.is_quantized or not tensor.numel())
+    ):
+        return tensor.clone()
+    count = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    row = tensor.as_strided((count,), (1,)).clone()
+    return row.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 _MOVES = frozenset({torch.Tensor.cuda, torch.Tensor.xpu, torch.Tensor.to})

@@ -23,13 +23,22 @@ from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import Walker
 from peakfold.frontends.torch_failure import failure
-from peakfold.frontends.torch_fake import fake_mode, fake_module, fake_tree, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_mode,
+    fake_module,
+    fake_tree,
+    opened_for,
+    undisturbed,
+)
+from peakfold.frontends.torch_loss import Aimed, loss_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import loss_of
+from peakfold.frontends.torch_phases import results_of
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.frontends.torch_values import place_of
 from peakfold.ir import Graph, Role
 
 _ROLES = {"ParamAOTInput": Role.PARAMETER, "BufferAOTInput": Role.STATE}
+_TARGET = "target_of_the_loss"
 _HINT = "the default, --capture eager, runs the step and follows Python's own control flow"
 
 
@@ -60,7 +69,11 @@ class _Loss(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """The scalar loss."""
-        return loss_of(self.of(*args, **kwargs), self._options)
+        options, target = self._options, kwargs.pop(_TARGET, None)
+        if target is not None and isinstance(options.loss, Aimed):
+            options = replace(options, loss=replace(options.loss, target=target))
+        out = self.of(*args, **kwargs)
+        return loss_of(out, results_of(out), options)[0]
 
 
 def joint_graph(
@@ -81,15 +94,19 @@ def joint_graph(
         ModelError: the export failed; names the module and the line.
 
     Example:
-        >>> found = joint_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> options = StepOptions(loss="sum")
+        >>> found = joint_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),), options=options)
         >>> [t.shape for t in found.graph.tensors if t.role is Role.GRADIENT], dict(found.saved)
         ([(3,), (3, 4)], {})
     """
-    options = options or StepOptions()
-    _supported(module, options)
+    _supported(module, options or StepOptions())
+    options = targeted(module, args, kwargs, options or StepOptions())
     mode = fake_mode()
     copied = fake_module(module, mode)
-    given, named = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given, named = opened_for(copied, fake_tree((tuple(args), dict(kwargs or {})), mode))
+    with mode:
+        for target in with_target(options, copied)[1]:
+            named[_TARGET] = target
     wrapped = _Loss(copied, options)
     said = io.StringIO()  # a failing export prints its program: the error says enough
     with undisturbed(), torch.enable_grad(), warnings.catch_warnings(), ExitStack() as stack:

@@ -9,10 +9,11 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from peakfold.boundary import foreign
+from peakfold.boundary import foreign, route
 from peakfold.errors import BackendMissing, ModelError, PeakfoldError, UsageError
 from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
@@ -26,15 +27,17 @@ except ImportError:
 
 from peakfold.frontends.torch_export import read_program, with_notes
 from peakfold.frontends.torch_fake import OnCpu, same_randomness
-from peakfold.frontends.torch_module import Example, capture, input_names
+from peakfold.frontends.torch_light import Light
+from peakfold.frontends.torch_module import Example, Route, capture, input_names
 
 
 def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
     """The graph of what a callable returns.
 
     The callable returns ``(module, args)``, ``(module, args, kwargs)`` or an `Example`. It is
-    called with `meta` as the default device, so that a model of any size costs no memory; only
-    where that fails, or the example asks to be run, is it called once more for real.
+    called with `meta` as the default device but for small tensors, so that a model of any size
+    costs no memory; only where that fails, or the example asks to be run, is it called once more
+    for real.
 
     Args:
         spec: ``package.module:callable``; modules of the working directory are found.
@@ -72,6 +75,20 @@ def load_example(spec: str, *, real: bool = False, on_device: bool = False) -> E
         return _built(spec, make, on_device=on_device) if real else _example(spec, make)[0]
 
 
+def load_function(spec: str) -> Callable[[Any], Any]:
+    """A function of the user's, such as a loss.
+
+    Args:
+        spec: ``package.module:function``; modules of the working directory are found.
+
+    Raises:
+        UsageError: no such module or function.
+        ModelError: importing it failed.
+    """
+    with _importing():
+        return _found(spec, "write a function from the module's result to a scalar")
+
+
 @contextmanager
 def _importing() -> Iterator[None]:
     """The working directory is importable, as for ``python -m``."""
@@ -84,13 +101,19 @@ def _importing() -> Iterator[None]:
             sys.path.remove(here)
 
 
-def _found(spec: str) -> Callable[[], Any]:
+def _found(
+    spec: str, hint: str = "write a function that builds the module and its example inputs"
+) -> Callable[..., Any]:
     module_name, _, path = spec.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and module_name.startswith(error.name):
-            raise UsageError(f"there is no module {error.name!r}", where=spec) from None
+            plain = module_name.removesuffix(".py").replace("/", ".")
+            hint = f"write {plain}:{path}" if module_name.endswith(".py") else ""
+            raise UsageError(
+                f"there is no module {error.name!r}", where=spec, hint=hint
+            ) from None  # fmt: skip
         raise ModelError(f"importing it failed: {error}", where=spec) from None
     except Exception as error:  # importing runs the user's own code
         raise ModelError(f"importing it failed: {_told(error)}", where=spec) from None
@@ -99,24 +122,27 @@ def _found(spec: str) -> Callable[[], Any]:
         if found is None:
             raise UsageError(f"{module_name!r} has no {part!r}", where=spec)
     if not callable(found) or isinstance(found, torch.nn.Module):
-        raise UsageError(
-            "it is not a callable that returns (module, args)", where=spec,
-            hint="write a function that builds the module and its example inputs",
-        )  # fmt: skip
-    make: Callable[[], Any] = found
-    return make
+        raise UsageError("it is not a function", where=spec, hint=hint)
+    made: Callable[..., Any] = found
+    return made
 
 
 def _example(spec: str, make: Callable[[], Any]) -> tuple[Example, list[str]]:
     notes: list[str] = []
+    if route() == "run":
+        return _built(spec, make), notes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            with same_randomness(), torch.device("meta"), OnCpu(home="meta"):
-                example = _read(spec, make())
-        except PeakfoldError:
-            raise
-        except Exception:  # some constructors compute with values, which meta tensors have not
+        for light in (Light(), torch.device("meta")):
+            try:
+                with same_randomness(), light, OnCpu(home="meta"):
+                    example = _read(spec, make())
+                break
+            except PeakfoldError:
+                raise
+            except Exception:  # some constructors mix what they make, or compute with values
+                continue
+        else:
             notes.append("the model was built with its memory: its constructor needs values")
             example = _built(spec, make)
     if example.route == "run" and not notes:
@@ -138,6 +164,12 @@ def _built(spec: str, make: Callable[[], Any], *, on_device: bool = False) -> Ex
 
 
 def _read(spec: str, made: object) -> Example:
+    """The example that a callable made, to be followed as ``--route`` says."""
+    example, asked = _example_of(spec, made), route()
+    return replace(example, route=cast("Route", asked)) if asked else example
+
+
+def _example_of(spec: str, made: object) -> Example:
     if isinstance(made, Example):
         return made
     if isinstance(made, tuple) and made and isinstance(made[0], torch.nn.Module):

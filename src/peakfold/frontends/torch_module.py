@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.torch_asked import answered_as_plain
@@ -36,11 +36,15 @@ from peakfold.frontends.torch_fake import (
     fake_mode,
     fake_module,
     fake_tree,
+    opened_for,
     real_copy,
+    real_tree,
     tensors_only,
     undisturbed,
 )
 from peakfold.frontends.torch_following import FollowingMode
+from peakfold.frontends.torch_light import stretched
+from peakfold.frontends.torch_objects import changed, is_leaf, named_tensors, tensors_of
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
@@ -58,8 +62,15 @@ class Example:
             route ``export`` only shapes and types matter).
         dynamic: names of dimensions that ``--dim`` may set: input name -> axis -> name.
         route: how to capture, see the module's docstring.
-        loss: for training, from the module's result to a scalar.
+        loss: for training, from the module's result to a scalar; not needed by a module that
+            returns its loss.
         optimizer: for training, from parameters to an optimizer.
+
+    Example:
+        >>> from torch.nn import Linear
+        >>> example = Example(Linear(4, 3), (torch.zeros(2, 4),), dynamic={"input": {0: "batch"}})
+        >>> example.resized({"batch": 5})[0][0].shape
+        torch.Size([5, 4])
     """
 
     module: torch.nn.Module
@@ -73,7 +84,7 @@ class Example:
     def resized(
         self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with numbers for named dimensions; a resized tensor has no values.
+        """The arguments with numbers for named dimensions; small ones go on as they are.
 
         Args:
             dims: by the names in `dynamic`.
@@ -165,10 +176,8 @@ def input_names(
     """Names of the tensors among the arguments: the parameter of `forward`, then the path."""
     formals, rest = _formals(module)
     names: dict[str, None] = {}
-    for path, leaf in tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
-        if isinstance(leaf, torch.Tensor):
-            keys = [getattr(key, "idx", getattr(key, "key", "")) for key in path]
-            names[".".join(map(str, (_called(keys[1], formals, rest), *keys[2:])))] = None
+    for (_, first, *keys), _ in named_tensors((tuple(args), dict(kwargs))):
+        names[".".join(map(str, (_called(first, formals, rest), *keys)))] = None
     return tuple(names)
 
 
@@ -201,9 +210,8 @@ def _sizes(
     for label in sorted(set(dims) - known):
         listed = ", ".join(sorted(known)) or "none"
         raise UsageError(f"no dimension is called {label!r}", hint=f"named ones: {listed}")
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     found: dict[str, tuple[int, ...]] = {}
-    for name, leaf in zip(names, leaves, strict=True):
+    for name, leaf in zip(names, tensors_of((args, kwargs)), strict=True):
         axes = dynamic.get(name, {})
         for axis in axes:
             if not 0 <= axis < leaf.dim():
@@ -225,18 +233,18 @@ def _resized(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
     sizes: Mapping[str, tuple[int, ...]],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments with these shapes; a resized tensor has no values."""
+    """The arguments with these shapes; small ones go on as the example's do."""
     order = iter(names)
 
     def resize(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return leaf
+            return changed(leaf, resize)
         shape = sizes[next(order)]
         if shape == tuple(leaf.shape):
             return leaf
-        return torch.empty(shape, dtype=leaf.dtype, device="meta")
+        return stretched(leaf, shape)
 
-    done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs))
+    done: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(resize, (args, kwargs), is_leaf=is_leaf)
     return done
 
 
@@ -246,7 +254,7 @@ def _exported(
     mode = fake_mode()
     copied = tensors_only(fake_module(module, mode))
     given = args, kwargs
-    args, kwargs = fake_tree(given, mode)
+    args, kwargs = opened_for(copied, fake_tree(given, mode))
     with undisturbed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = io.StringIO()  # a failing export prints its program: the error says enough
@@ -270,8 +278,8 @@ def _traced(
 ) -> Graph:  # fmt: skip
     mode = None if real else FollowingMode(numbers=False)
     copied = real_copy(module) if mode is None else fake_module(module, mode)
-    if mode is not None:
-        args, kwargs = fake_tree((args, kwargs), mode)
+    given = args, kwargs
+    args, kwargs = real_tree(given) if mode is None else fake_tree(given, mode)
     builder = GraphBuilder()
     tracker = ScopeTracker(copied)
     recorder = Recorder(builder, lambda: tracker.scope)

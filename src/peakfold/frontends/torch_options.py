@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from peakfold.errors import UsageError
 from peakfold.target import Eager, load_eager
+
+if TYPE_CHECKING:
+    from peakfold.frontends.torch_loss import Aimed
 
 Loss = Callable[[Any], torch.Tensor]
 MakeOptimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
@@ -27,6 +30,11 @@ FORMS: Mapping[str, Mapping[str, bool]] = {
     "default": {}, "for-loop": {"foreach": False}, "foreach": {"foreach": True},
     "fused": {"fused": True},
 }  # fmt: skip
+LOSSES = ("cross-entropy", "mse", "sum")
+TARGETED = ("cross-entropy", "mse")
+"""Losses by name that compare the result with targets."""
+OPTIMIZER = "adamw"
+"""The one that is taken where none is named: what most models of today are trained with."""
 DEVICES = ("cpu", "cuda")
 ATTENTION = ("as-is", "fused", "math")
 
@@ -36,10 +44,11 @@ class StepOptions:
     """How a step is run.
 
     Attributes:
-        optimizer: a name, or a function from parameters to an optimizer.
+        optimizer: a name, or a function from parameters to an optimizer; `None` = AdamW.
         form: ``default``, ``for-loop``, ``foreach`` or ``fused``: how it walks the parameters.
-        loss: from the module's result to a scalar; by default its ``loss`` if it has one, else
-            the sum of its first tensor of floats.
+        loss: a function from the module's result to a scalar. Without one the module's own loss
+            is taken, or, where it returns none, one by name: ``cross-entropy``, ``mse`` or
+            ``sum``. Without any the step is refused.
         accumulate: forward and backward passes before one update.
         autocast: element type of an autocast region around the forward pass.
         device: whose eager kernels decide what is saved, ``cpu`` or ``cuda``; the facts are
@@ -47,20 +56,25 @@ class StepOptions:
         attention: ``fused`` (nothing of the size of the scores exists), ``math`` (all of it
             does), or ``as-is`` (what torch chooses for the CPU).
         set_to_none: gradients are dropped after the update, as is torch's default.
+        keep_result: the module's result is held until the step is over, as by a loop's variable;
+            else it is let go of once the loss is known.
     """
 
-    optimizer: str | MakeOptimizer = "sgd"
+    optimizer: str | MakeOptimizer | None = None
     form: str = "default"
-    loss: Loss | None = None
+    loss: Loss | Aimed | str | None = None
     accumulate: int = 1
     autocast: torch.dtype | None = None
     device: str = "cpu"
     attention: str = "as-is"
     set_to_none: bool = True
+    keep_result: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, str):
             _known(self.optimizer, OPTIMIZERS, "optimizer")
+        if isinstance(self.loss, str):
+            _known(self.loss, LOSSES, "loss")
         _known(self.form, FORMS, "optimizer form")
         _known(self.device, DEVICES, "device profile")
         _known(self.attention, ATTENTION, "attention kernel")
@@ -98,15 +112,21 @@ class StepOptions:
             raise UsageError("nothing to train: no parameter requires a gradient")
         if callable(self.optimizer):
             return self.optimizer(trained)
-        return OPTIMIZERS[self.optimizer](trained, **FORMS[self.form])
+        return OPTIMIZERS[self.optimizer or OPTIMIZER](trained, **FORMS[self.form])
 
-    def notes(self) -> tuple[str, ...]:
-        """What was assumed, a line each."""
-        name = self.optimizer if isinstance(self.optimizer, str) else "the example's"
+    def told(self) -> str:
+        """The optimizer in words."""
+        if callable(self.optimizer):
+            return "the function given"
+        name = self.optimizer or f"{OPTIMIZER} (none named)"
         form = f"{self.form} form"
         if self.form == "default":
             form += f" ({self.rules.optimizer_form} where it has one)"
-        said = [f"optimizer {name}, {form}; eager kernels of {self.device}"]
+        return f"{name}, {form}"
+
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed beside loss and optimizer, a line each."""
+        said = [f"eager kernels of {self.device}"]
         if self.attention != "as-is":
             said.append(f"attention kernel: {self.attention}")
         if self.accumulate > 1:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from peakfold.errors import UsageError
+from peakfold.frontends.torch_loss import loss_of
 from peakfold.frontends.torch_modes import OnesForValues
+from peakfold.frontends.torch_objects import changed, tensors_of
 from peakfold.frontends.torch_options import StepOptions
+from peakfold.ir.run import Run
 
 
 class Watcher(Protocol):
@@ -30,6 +32,24 @@ class Watcher(Protocol):
         """What the forward pass made and still holds is saved for the backward pass."""
 
 
+class Observer(Watcher, Protocol):
+    """A watcher that makes a record of the run; active while it runs."""
+
+    notes: dict[str, None]
+
+    def __enter__(self) -> object:
+        """The run begins."""
+
+    def __exit__(self, *raised: Any) -> object:
+        """It is over."""
+
+    def existing(self, tensors: Iterable[torch.Tensor], role: str) -> None:
+        """These are there before the run."""
+
+    def run(self, *, results_kept: bool = False) -> Run:
+        """What was recorded; as if the module's result were held to the end."""
+
+
 class Nobody:
     """A watcher that does not look."""
 
@@ -46,19 +66,19 @@ class Nobody:
         """Nothing."""
 
 
-def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """The tensors among the leaves of a tree."""
+def results_of(tree: Any) -> list[torch.Tensor]:
+    """The tensors of a module's result that a loss may be made of: none that an object keeps."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def detached(value: Any) -> Any:
-    """A leaf of the inputs as data: no gradient flows through it."""
-    return value.detach() if isinstance(value, torch.Tensor) else value
+def detached(tree: Any) -> Any:
+    """The inputs as data: no gradient flows through them."""
+    return changed(tree, torch.Tensor.detach)
 
 
 def moved(tree: Any, device: str) -> Any:
     """A tree with its tensors on a device."""
-    return tree_map(lambda t: t.to(device) if isinstance(t, torch.Tensor) else t, tree)
+    return changed(tree, lambda tensor: tensor.to(device))
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -69,7 +89,7 @@ def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 def one_step(
     module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
     optimizer: torch.optim.Optimizer, tracker: Watcher,
-) -> None:  # fmt: skip
+) -> str:  # fmt: skip
     """One step, phases told to the tracker.
 
     Args:
@@ -78,11 +98,15 @@ def one_step(
         options: loss, accumulation, autocast.
         optimizer: of its parameters.
         tracker: already active.
+
+    Returns:
+        What the loss is, in words.
     """
     args, kwargs = inputs
+    kept, said = None, ""
     for _ in range(options.accumulate):
         tracker.begin("forward")
-        loss = _forward(module, args, kwargs, options, tracker)
+        loss, said, kept = _forward(module, args, kwargs, options, tracker)
         tracker.mark([loss], "output")
         tracker.mark_saved()
         tracker.begin("backward")
@@ -95,46 +119,23 @@ def one_step(
     tracker.mark(state_of(optimizer), "optimizer_state")
     tracker.begin("after")
     optimizer.zero_grad(set_to_none=options.set_to_none)
+    del kept
+    return said
 
 
 def _forward(
     module: torch.nn.Module, args: Any, kwargs: Any, options: StepOptions, tracker: Watcher
-) -> torch.Tensor:
-    region: AbstractContextManager[Any] = nullcontext()
-    if options.autocast is not None:
-        where = next((p.device.type for p in module.parameters()), "cpu")
-        region = torch.autocast(where, dtype=options.autocast)
-    with region:
+) -> tuple[torch.Tensor, str, Any]:
+    """The loss, what it is, and the result where it is kept."""
+    with region_of(module, options):
         out = module(*args, **kwargs)
         tracker.returned(tensors_of(out))
-        return loss_of(out, options)
+        return *loss_of(out, results_of(out), options), out if options.keep_result else None
 
 
-def loss_of(out: Any, options: StepOptions) -> torch.Tensor:
-    """The loss of a module's result: as the options say, its own, or a sum.
-
-    Raises:
-        UsageError: no tensor of the result depends on a trainable parameter, or the
-            loss is not one number.
-    """
-    given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
-    if options.loss is not None:
-        given = options.loss(out)
-    if options.loss is not None or isinstance(given, torch.Tensor):
-        return _one_number(given)
-    real = [t for t in tensors_of(out) if t.is_floating_point() and t.requires_grad]
-    if not real:
-        raise UsageError(
-            "its result has no tensor that depends on a trainable parameter",
-            hint="give the Example a loss: from the module's result to a scalar",
-        )
-    return real[0].sum()
-
-
-def _one_number(loss: Any) -> torch.Tensor:
-    if not isinstance(loss, torch.Tensor):
-        raise UsageError(f"the loss is a {type(loss).__name__}, not a tensor")
-    if loss.numel() != 1:
-        raise UsageError(f"the loss has the shape {tuple(loss.shape)}, not one number",
-                         hint="take its mean or its sum")  # fmt: skip
-    return loss
+def region_of(module: torch.nn.Module, options: StepOptions) -> AbstractContextManager[Any]:
+    """The region of autocast that the options ask for."""
+    if options.autocast is None:
+        return nullcontext()
+    where = next((p.device.type for p in module.parameters()), "cpu")
+    return torch.autocast(where, dtype=options.autocast)

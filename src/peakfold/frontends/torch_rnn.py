@@ -55,7 +55,8 @@ def lstm(
             given = list(weights[at * per : (at + 1) * per])
             if not has_biases:  # torch makes zeros of the weights' size for them
                 given += [torch.zeros(w.shape, dtype=w.dtype) for w in given]
-            out, h, c = _Layer.apply(x, *given, state[0][at], state[1][at], bool(way))
+            out, h, c = _Layer.apply(x, *given, state[0][at], state[1][at], bool(way),
+                                      torch.is_grad_enabled())  # fmt: skip
             outs.append(out)
             hidden.append(h)
             cells.append(c)
@@ -71,10 +72,11 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *operands: Any) -> tuple[Tensor, Tensor, Tensor]:
-        *tensors, reverse = operands
+        *tensors, reverse, recorded = operands
         ctx.set_materialize_grads(False)
         steps, batch, inputs = tensors[0].shape
-        nbytes = onednn_workspace(steps, batch, inputs, tensors[2].shape[1], bool(reverse))
+        size = tensors[2].shape[1]
+        nbytes = onednn_workspace(steps, batch, inputs, size, bool(reverse)) if recorded else 0
         made = torch.ops.peakfold.lstm_layer(*tensors, nbytes, reverse)
         ctx.save_for_backward(*tensors, *made)
         ctx.reverse = reverse
@@ -83,7 +85,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         made = torch.ops.peakfold.lstm_layer_backward(*ctx.saved_tensors, *grads, ctx.reverse)
-        return (*made, None)
+        return (*made, None, None)
 
 
 # Operators of our own, so that who watches a run sees one call a layer, as on a real CPU. They
@@ -149,16 +151,17 @@ def real_forward(
     return real, again(real, reverse)
 
 
-def again(real: Sequence[Tensor], reverse: bool) -> list[Tensor]:
+def again(real: Sequence[Tensor], reverse: bool, train: bool = True) -> list[Tensor]:
     """The layer on operands that exist.
 
     Args:
         real: operands of `real_forward`.
         reverse: the direction.
+        train: a backward pass follows.
     """
     size = real[2].shape[1]
     made = torch.ops.aten.mkldnn_rnn_layer(
-        *real, reverse, [], _LSTM, size, 1, True, False, False, True
+        *real, reverse, [], _LSTM, size, 1, True, False, False, train
     )
     return list(made)
 

@@ -6,6 +6,7 @@ carry nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -18,12 +19,16 @@ class ScopeTracker:
 
     Args:
         root: the module whose tree gives the names.
+
+    Attributes:
+        changed: called when another module runs.
     """
 
     def __init__(self, root: torch.nn.Module) -> None:
         self._names = {id(child): name for name, child in root.named_modules()}
         self._stack: list[tuple[int, str]] = []
         self._handles: list[Any] = []
+        self.changed: Callable[[], None] | None = None
 
     @property
     def scope(self) -> str:
@@ -51,10 +56,14 @@ class ScopeTracker:
         if name is None:  # a module that is no child of the root
             name = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
         self._stack.append((id(module), name))
+        if self.changed is not None:
+            self.changed()
 
     def _leave(self, module: torch.nn.Module, _inputs: object, _output: object) -> None:
         if self._stack and self._stack[-1][0] == id(module):
             self._stack.pop()
+            if self.changed is not None:
+                self.changed()
 
 
 def failed_module(root: torch.nn.Module, error: BaseException) -> str:

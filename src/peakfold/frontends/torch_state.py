@@ -33,7 +33,7 @@ def make_state(
         mode: of the fake tensors; active.
     """
     held = [p for group in optimizer.param_groups for p in group["params"]]
-    alike = _alike(optimizer) if isinstance(options.optimizer, str) else list(range(len(held)))
+    alike = _alike(optimizer) if not callable(options.optimizer) else list(range(len(held)))
     firsts = sorted(set(alike))
     twin = _updated_twin([held[at] for at in firsts], options)
     if twin is None:

@@ -14,25 +14,38 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_casts import converted
 from peakfold.frontends.torch_failure import failed_step
-from peakfold.frontends.torch_fake import fake_module, fake_tree, real_copy, undisturbed
+from peakfold.frontends.torch_fake import (
+    fake_module,
+    fake_tree,
+    real_copy,
+    real_tree,
+    undisturbed,
+)
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import FORMS, OPTIMIZERS, StepOptions
-from peakfold.frontends.torch_phases import detached, moved, one_step, state_of, tensors_of
+from peakfold.frontends.torch_phases import (
+    Observer,
+    detached,
+    moved,
+    one_step,
+    state_of,
+)
 from peakfold.frontends.torch_random import states_seen
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_step_graph import StepGraph, step_graph
 from peakfold.frontends.torch_storages import StorageTracker, Workspace
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run, Steps
-from peakfold.units import format_bytes
 
 Kernels = Callable[[], AbstractContextManager[Any]]
+Observe = Callable[[ScopeTracker], Observer]
 
 
 def fake_steps(
@@ -53,22 +66,25 @@ def fake_steps(
         ModelError: the step failed; names the module and the line.
 
     Example:
-        >>> steps = fake_steps(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> options = StepOptions(optimizer="sgd", loss="sum")
+        >>> steps = fake_steps(torch.nn.Linear(4, 3), (torch.zeros(2, 4),), options=options)
         >>> steps.steady.static_bytes, steps.steady.at_peak()["gradient"]
         (92, 60)
     """
-    options = options or StepOptions()
+    options = targeted(module, args, kwargs, options or StepOptions())
     mode = FollowingMode()
     copied = fake_module(module, mode)
-    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given = (tuple(args), dict(kwargs or {}))
+    inputs = [fake_tree(given, mode) for _ in range(2)]
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
-        steps = _steps(copied, inputs, options, workspace)
+        steps = _steps(copied, inputs.pop, options, watched(workspace, options.device))
     return replace(steps, notes=(*steps.notes, *mode.notes()))
 
 
 def real_steps(
     module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
     options: StepOptions | None = None, device: str | None = None, kernels: Kernels | None = None,
+    observe: Observe | None = None,
 ) -> Steps:  # fmt: skip
     """The same on a real copy and the real inputs: the truth that `fake_steps` predicts.
 
@@ -79,35 +95,56 @@ def real_steps(
         options: of the step.
         device: where copy and inputs are moved to before.
         kernels: makes what a step runs under; by default the kernels of `options`.
+        observe: makes who watches a step; by default a mode that follows storages.
     """
-    options = options or StepOptions()
-    copied, inputs = real_copy(module), (tuple(args), dict(kwargs or {}))
+    options = targeted(module, args, kwargs, options or StepOptions())
+    copied, given = real_copy(module), (tuple(args), dict(kwargs or {}))
     if device is not None:
-        copied, inputs = copied.to(device), moved(inputs, device)
+        copied = copied.to(device)
+
+    def inputs() -> tuple[Any, Any]:
+        copies: tuple[Any, Any] = real_tree(given)
+        if device is not None:
+            copies = moved(copies, device)
+        return copies
+
     running = device_kernels(options, fake=False) if kernels is None else kernels()
     with undisturbed(on_cpu=False), running:
-        return _steps(copied, inputs, options, None, real=True)
+        return _steps(copied, inputs, options, observe or watched(device=options.device), real=True)
+
+
+def watched(workspace: Workspace | None = None, device: str = "cpu") -> Observe:
+    """What makes modes that follow the storages of a run, and the scratch of its calls.
+
+    Args:
+        workspace: scratch of a call; by default what a CPU's kernels convert, on a CPU.
+        device: whose kernels run.
+    """
+    if workspace is None and device == "cpu":
+        workspace = converted
+    cuda = device == "cuda"
+    return lambda scopes: StorageTracker(lambda: scopes.scope, workspace, cuda=cuda)
 
 
 def _steps(
-    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    workspace: Workspace | None, *, real: bool = False,
+    module: torch.nn.Module, given: Callable[[], tuple[Any, Any]], options: StepOptions,
+    observe: Observe, *, real: bool = False,
 ) -> Steps:  # fmt: skip
+    """Two steps, each on inputs as they were given: a cache among them begins anew."""
     scopes = ScopeTracker(module)
-    if workspace is None and options.device == "cpu":
-        workspace = converted
-    inputs = tree_map(detached, inputs)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         optimizer = options.make(module.parameters())
-        runs = []
+        options, targets = with_target(options, module)
+        runs, said = [], ""
         notes = dict.fromkeys(options.notes())
         for _ in range(2):
-            tracker = StorageTracker(lambda: scopes.scope, workspace, cuda=options.device == "cuda")
-            _existing(tracker, module, inputs, optimizer)
+            inputs = detached(given())
+            tracker = observe(scopes)
+            existing(tracker, module, (inputs, targets), optimizer)
             try:
                 with scopes, tracker, _states(options, tracker):
-                    one_step(module, inputs, options, optimizer, tracker)
+                    said = one_step(module, inputs, options, optimizer, tracker)
             except PeakfoldError:
                 raise
             except Exception as error:  # the step runs the user's own code
@@ -115,36 +152,27 @@ def _steps(
             runs.append(tracker.run())
             notes |= tracker.notes
     first, steady = runs
-    notes |= dict.fromkeys(_kept(steady, tracker.run(results_kept=True)))
-    return Steps(first, steady, tuple(notes))
+    kept = tracker.run(results_kept=True).peak - steady.peak
+    return Steps(first, steady, tuple(notes), said, options.told(), kept)
 
 
-def _states(options: StepOptions, tracker: StorageTracker) -> AbstractContextManager[None]:
+def _states(options: StepOptions, tracker: Observer) -> AbstractContextManager[None]:
     """States of the random generator lie in host memory: they count where the step does, too."""
-    return states_seen(tracker.seen) if options.device == "cpu" else nullcontext()
+    if isinstance(tracker, StorageTracker) and options.device == "cpu":
+        return states_seen(tracker.seen)
+    return nullcontext()
 
 
-def _kept(steady: Run, kept: Run) -> tuple[str, ...]:
-    """What a loop needs more that holds the module's result while the step runs."""
-    more = kept.peak - steady.peak
-    if more <= steady.peak / _WORTH_SAYING:
-        return ()
-    exact = f" ({more} B)" if more >= 1024 else ""
-    return (f"the module's result is let go of once the loss is known: a loop that keeps it "
-            f"(out = model(x)) needs {format_bytes(more)}{exact} more",)  # fmt: skip
-
-
-_WORTH_SAYING = 1000
-
-
-def _existing(
-    tracker: StorageTracker, module: torch.nn.Module, inputs: Any,
-    optimizer: torch.optim.Optimizer,
+def existing(
+    tracker: Observer, module: torch.nn.Module, inputs: Any,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> None:  # fmt: skip
+    """Tell a watcher what is there before a run."""
     tracker.existing(module.parameters(), "parameter")
     tracker.existing(module.buffers(), "state")
     tracker.existing(tensors_of(inputs), "input")
-    tracker.existing(state_of(optimizer), "optimizer_state")
+    if optimizer is not None:
+        tracker.existing(state_of(optimizer), "optimizer_state")
     tracker.existing((p.grad for p in module.parameters() if p.grad is not None), "gradient")
 
 

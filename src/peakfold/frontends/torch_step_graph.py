@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.aten_values import Ref
@@ -18,10 +17,12 @@ from peakfold.frontends.torch_failure import failed_step
 from peakfold.frontends.torch_fake import fake_module, fake_tree, undisturbed
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import detached, one_step, tensors_of
+from peakfold.frontends.torch_phases import detached, one_step
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_state import make_state
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.frontends.torch_trace import Recorder, declare_module
 from peakfold.ir import Graph, Role
 
@@ -49,6 +50,7 @@ class _Marker:
         self._recorder = recorder
         self.phases: list[tuple[str, int]] = []
         self.gradients: set[str] = set()
+        self.results: list[torch.Tensor] = []
 
     def begin(self, phase: str) -> None:
         self.phases.append((phase, self._builder.calls))
@@ -61,7 +63,8 @@ class _Marker:
                     self.gradients.add(name)
 
     def returned(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Lifetimes follow from the graph."""
+        """What is an output of the graph where results are kept."""
+        self.results = list(tensors)
 
     def mark_saved(self) -> None:
         """Lifetimes follow from the graph."""
@@ -85,14 +88,16 @@ def step_graph(
         ModelError: the step failed; names the module and the line.
 
     Example:
-        >>> step = step_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> options = StepOptions(optimizer="sgd", loss="sum")
+        >>> step = step_graph(torch.nn.Linear(4, 3), (torch.zeros(2, 4),), options=options)
         >>> [t.role.value for t in step.graph.tensors if t.name == "weight"], step.graph.outputs
         (['parameter'], ())
     """
-    options = options or StepOptions()
+    options = targeted(module, args, kwargs, options or StepOptions())
     mode = FollowingMode()
     copied = fake_module(module, mode)
-    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    given = (tuple(args), dict(kwargs or {}))
+    inputs, first = fake_tree(given, mode), fake_tree(given, mode)
     kernels = device_kernels(options, fake=True)
     with (
         undisturbed(functions=kernels),
@@ -102,22 +107,26 @@ def step_graph(
         torch.enable_grad(),
     ):
         warnings.simplefilter("ignore")
-        inputs = tree_map(detached, inputs)
+        inputs, first = detached(inputs), detached(first)
         optimizer = options.make(copied.parameters())
         scopes = ScopeTracker(copied)
         builder = GraphBuilder(_TRAINED)
         recorder = _StepRecorder(builder, lambda: scopes.scope)
         marker = _Marker(builder, recorder)
         try:
-            make_state(copied, inputs, options, optimizer, mode)
+            options, targets = with_target(options, copied)
+            make_state(copied, first, options, optimizer, mode)
             _declare(builder, copied, inputs, optimizer, names)
+            for target in targets:
+                builder.declare(Ref(id(target), target), "target", Role.INPUT)
             with scopes, recorder:
                 one_step(copied, inputs, options, optimizer, marker)
         except PeakfoldError:
             raise
         except Exception as error:  # the step runs the user's own code
             raise failed_step(copied, error) from None
-        graph = builder.finish(type(module).__name__, (), "torch")
+        results = [Ref(id(t), t) for t in marker.results if options.keep_result]
+        graph = builder.finish(type(module).__name__, results, "torch")
     return StepGraph(_with_gradients(graph, marker.gradients), tuple(marker.phases))
 
 

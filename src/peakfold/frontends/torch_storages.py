@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,20 +18,10 @@ from peakfold.frontends.torch_engine import Unwatched
 from peakfold.frontends.torch_formulas import Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
-from peakfold.ir.run import Run, Storage
+from peakfold.ir.recording import Recording
+from peakfold.ir.run import Run
 
 Workspace = Callable[[Any, Any, Any], int]
-
-
-@dataclass(slots=True)
-class _Seen:
-    nbytes: int
-    born: int
-    phase: str
-    op: str
-    scope: str
-    died: int | None = None
-    role: str = ""
 
 
 class StorageTracker(Watching):
@@ -55,53 +44,40 @@ class StorageTracker(Watching):
         self._unwatched = Unwatched()
         self._scope = scope
         self._workspace = workspace
-        self._phase = "before"
-        self._phases: list[tuple[str, int]] = []
-        self._live: dict[int, _Seen] = {}
-        self._all: list[_Seen] = []
-        self._event = 0
+        self._recording = Recording()
         self._forward: dict[int, str] = {}
-        self._scratch: list[tuple[int, str, int]] = []
-        self._results: list[_Seen] = []
         self.notes: dict[str, None] = {}
         self._formulas = Formulas(self.notes.setdefault, cuda=cuda)
 
     def begin(self, phase: str) -> None:
         """Enter a phase: forward, backward, optimizer, after."""
-        self._phase = phase
-        self._phases.append((phase, self._event))
+        self._recording.begin(phase)
 
     def existing(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Note what is there before the run."""
         for tensor in tensors:
-            for found in self._note(tensor, "", "", self._event):
-                found.role = role
+            for part in self._parts(tensor, ""):
+                storage = part.untyped_storage()
+                known = self._recording.size(storage._cdata) == storage.nbytes()
+                self._recording.existing(storage._cdata, storage.nbytes(), role)
+                if not known:
+                    self._until_death(storage)
 
     def seen(self, tensor: torch.Tensor, op: str) -> None:
         """Note a tensor that was made out of sight."""
-        self._note(tensor, op, self._place(), None)
+        self._note(tensor, op, self._place())
 
     def mark(self, tensors: Iterable[torch.Tensor], role: str) -> None:
         """Say what living tensors are for."""
-        for tensor in tensors:
-            for part in parts(tensor) or ():
-                found = self._live.get(part.untyped_storage()._cdata)
-                if found is not None and found.born > 0:
-                    found.role = role
+        self._recording.mark(_keys(tensors), role)
 
     def returned(self, tensors: Iterable[torch.Tensor]) -> None:
         """Remember what the module returned."""
-        for tensor in tensors:
-            for part in parts(tensor) or ():
-                found = self._live.get(part.untyped_storage()._cdata)
-                if found is not None and found.born > 0:
-                    self._results.append(found)
+        self._recording.returned(_keys(tensors))
 
     def mark_saved(self) -> None:
         """What the forward pass made and has not let go of is saved for the backward pass."""
-        for found in self._live.values():
-            if found.phase == "forward" and not found.role:
-                found.role = "saved"
+        self._recording.mark_saved()
 
     def run(self, *, results_kept: bool = False) -> Run:
         """What was recorded.
@@ -109,13 +85,7 @@ class StorageTracker(Watching):
         Args:
             results_kept: as if what the module returned were held to the end of the step.
         """
-        kept = {id(s) for s in self._results} if results_kept else set()
-        storages = tuple(
-            Storage(s.nbytes, s.born, None if id(s) in kept else s.died, s.role or "temporary",
-                    s.phase, s.op, s.scope)
-            for s in self._all
-        )  # fmt: skip
-        return Run(storages, tuple(self._phases), self._event, tuple(self._scratch))
+        return self._recording.run(results_kept=results_kept)
 
     def called(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one operator and note the storages of its operands and results."""
@@ -131,13 +101,13 @@ class StorageTracker(Watching):
         _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
-            self._note(tensor, "outside", scope, None)
+            self._note(tensor, "outside", scope)
         for tensor in tensors_in(out):
-            self._note(tensor, name, scope, None)
+            self._note(tensor, name, scope)
         if self._workspace is not None:
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:
-                self._scratch.append((self._event, name, nbytes))
+                self._recording.scratch(name, nbytes)
         return out
 
     def _place(self) -> str:
@@ -149,38 +119,33 @@ class StorageTracker(Watching):
         self._forward[torch._C._autograd._get_sequence_nr() - 1] = scope
         return scope
 
-    def _note(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> list[_Seen]:
-        """The storages that hold a tensor's bytes; one that cannot be followed is remembered."""
+    def _note(self, tensor: torch.Tensor, op: str, scope: str) -> None:
+        """A tensor is there: storages of it that nobody knows are born now."""
+        for part in self._parts(tensor, op):
+            storage = part.untyped_storage()
+            if self._recording.size(storage._cdata) != storage.nbytes():  # new, or resized
+                self._recording.born(storage._cdata, storage.nbytes(), op=op, scope=scope)
+                self._until_death(storage)
+
+    def _parts(self, tensor: torch.Tensor, op: str) -> Sequence[torch.Tensor]:
+        """The tensors that hold a tensor's bytes; one that cannot be followed is remembered."""
         held = parts(tensor)
         if held is None:
             made = f"{kind_of(tensor)}, made by {op or 'the model'}"
             self.notes.setdefault(f"memory not counted: {made}")
-            return []
+            return ()
         if len(held) > 1 and isinstance(tensor, FakeTensor):
             self.notes.setdefault(ROWS)
-        return [self._see(part, op, scope, at) for part in held]
+        return held
 
-    def _see(self, tensor: torch.Tensor, op: str, scope: str, at: int | None) -> _Seen:
-        storage = tensor.untyped_storage()
-        key, nbytes = storage._cdata, storage.nbytes()
-        found = self._live.get(key)
-        if found is not None and found.nbytes == nbytes:
-            return found
-        if found is not None:  # resized: the old block is gone
-            self._die(key)
-        if at is None:
-            self._event += 1
-        made = _Seen(nbytes, self._event, self._phase, op, scope)
-        self._live[key] = made
-        self._all.append(made)
-        weakref.finalize(storage, self._die, key).atexit = False
-        return made
+    def _until_death(self, storage: torch.UntypedStorage) -> None:
+        weakref.finalize(storage, self._recording.died, storage._cdata).atexit = False
 
-    def _die(self, key: int) -> None:
-        found = self._live.pop(key, None)
-        if found is not None:
-            self._event += 1
-            found.died = self._event
+
+def _keys(tensors: Iterable[torch.Tensor]) -> list[int]:
+    """The names of the storages that hold tensors."""
+    held = (part for tensor in tensors for part in parts(tensor) or ())
+    return [part.untyped_storage()._cdata for part in held]
 
 
 _aten = torch.ops.aten

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_modes import Watching, mapped
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
 from peakfold.ir import Role
 
@@ -116,9 +116,8 @@ def record(
         The tensors of the result.
     """
     declare_module(builder, module)
-    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    for name, leaf in zip(names, leaves, strict=True):
+    for name, leaf in zip(names, tensors_of((args, kwargs)), strict=True):
         builder.declare(Ref(id(leaf), leaf), name, Role.INPUT)
     with recorder:
         out = module(*args, **kwargs)
-    return [Ref(id(leaf), leaf) for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+    return [Ref(id(leaf), leaf) for leaf in tensors_of(out)]

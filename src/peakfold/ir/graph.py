@@ -183,6 +183,8 @@ class Graph:
         notes: what the front end could not understand, one line each: shown in every report.
         doubts: those of the notes that figures rest on: where the file contradicts itself, or a
             size is only known to be at most so large. Nothing is called proven beside them.
+        limits: those of the doubts that say how large a size is at most.
+        bounded: tensors that may be smaller in a run, by shape; what is made of them, too.
     """
 
     name: str
@@ -193,6 +195,13 @@ class Graph:
     source: str = ""
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    bounded: frozenset[str] = frozenset()
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Doubts by which a size may be another one, larger or smaller."""
+        return tuple(doubt for doubt in self.doubts if doubt not in self.limits)
 
     @cached_property
     def by_name(self) -> dict[str, Tensor]:

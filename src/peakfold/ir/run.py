@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -26,6 +26,9 @@ class Storage:
         phase: in which it was born: before, forward, backward, optimizer or after.
         op: the operator that made it; empty for what was there before.
         scope: path of the module that ran.
+        stream: of the device, on which it was asked for.
+        frames: places in the program that asked for it, the innermost first, where the observer
+            knows them.
     """
 
     nbytes: int
@@ -35,6 +38,8 @@ class Storage:
     phase: str
     op: str = ""
     scope: str = ""
+    stream: int = 0
+    frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,14 @@ class Run:
         events: number of births and deaths; event n happens between n and n + 1.
         workspaces: event number at which an op ran, its name and the scratch it held then, for
             ops whose scratch is known.
+        notes: what was assumed, and what could not be followed.
     """
 
     storages: tuple[Storage, ...]
     phases: tuple[tuple[str, int], ...]
     events: int
     workspaces: tuple[tuple[int, str, int], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def curve(self) -> tuple[int, ...]:
@@ -67,6 +74,11 @@ class Run:
             total += step
             live.append(total)
         return tuple(live)
+
+    def without_scratch(self) -> Run:
+        """The run without what kernels take and give back, where an observer saw that."""
+        kept = tuple(s for s in self.storages if s.role != "workspace")
+        return replace(self, storages=kept, workspaces=())
 
     @property
     def static_bytes(self) -> int:
@@ -111,6 +123,19 @@ class Run:
             last = self.phases[at + 1][1] if at + 1 < len(self.phases) else self.events + 1
             yield phase, start, max(last, start + 1)
 
+    def lives(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Birth, death and bytes of what the run itself makes: a packing problem's columns.
+
+        Example:
+            >>> run = Run((Storage(8, 0, None, "parameter", "before"),
+            ...            Storage(4, 1, 2, "temporary", "forward")), (("forward", 1),), 2)
+            >>> run.lives()
+            ((1,), (2,), (4,))
+        """
+        made = [s for s in self.storages if s.born > 0]
+        deaths = tuple(self.events + 1 if s.died is None else s.died for s in made)
+        return tuple(s.born for s in made), deaths, tuple(s.nbytes for s in made)
+
     def alive(self, event: int) -> list[Storage]:
         """Storages that exist after an event."""
         return [s for s in self.storages if s.born <= event and (s.died is None or s.died > event)]
@@ -131,9 +156,14 @@ class Steps:
     """A training step twice: the first makes the optimizer's state, the second is steady.
 
     Attributes:
-        notes: what was assumed: device profile, loss, optimizer form.
+        notes: what was assumed: device profile, kernels, accumulation.
+        loss, optimizer: what they are, in words.
+        kept: bytes more that a loop needs which holds the result until the step is over.
     """
 
     first: Run
     steady: Run
     notes: tuple[str, ...] = ()
+    loss: str = ""
+    optimizer: str = ""
+    kept: int = 0

@@ -8,13 +8,14 @@ what-ifs: fewer pixels, smaller elements. Each is planned for real, on top of th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from peakfold.analysis.extra import extra, spent
 from peakfold.device import Device
 from peakfold.ir import Graph
+from peakfold.ops.doubts import doubts
 from peakfold.planning.fit_sizes import (
     BATCH_CUT,
     Setting,
@@ -70,38 +71,48 @@ class FitResult:
     """The answer.
 
     Attributes:
-        need: what the cheapest plan that fits takes, or else the smallest one found.
-        as_is: the same of plans that add no work.
+        need: what the model takes as it is: of plans that add no work, the first that fits, or
+            else the smallest one found.
+        planned: the same of all plans, bands of rows included.
         budgets: what there is.
         levers: every lever tried, cheapest first; the first is what a plain runtime needs.
-        options: of the plan that takes `need`.
+        options: of the plan that takes `planned`.
         largest_batch: the largest batch that fits with the free levers, and no less than the
             graph's own when that fits; `None` where the network does not scale with its first
             dimension, or where what its plan takes is not known.
         batch_note: why there is no largest batch, or why a larger one may fit; else empty.
-        bound_bytes: no order and no layout of the unchanged network has a smaller arena.
+        bound_bytes: no order and no layout of the unchanged network has a smaller arena; `None`
+            where its shapes or ops are doubtful, so that nothing is proven.
+        doubts: what of the graph stands in the way of a proof, a line each.
         complete: False where a limit ended a search: for splits, sizes, batches or an arena.
     """
 
     need: Need
-    as_is: Need
+    planned: Need
     budgets: Budgets
     levers: tuple[FitOption, ...]
     options: PlanOptions
     largest_batch: int | None
     batch_note: str
-    bound_bytes: int
+    bound_bytes: int | None
+    doubts: tuple[str, ...] = ()
     complete: bool = True
 
     @property
     def fits(self) -> bool | None:
-        """Whether the plan of `options` meets the budgets; `None` = not known."""
+        """Whether the model meets the budgets as it is; `None` = not known."""
         return self.budgets.verdict(self.need)
+
+    @property
+    def plan_fits(self) -> bool | None:
+        """Whether the plan of `options` does; `None` = not known."""
+        return self.budgets.verdict(self.planned)
 
 
 def fit(
     graph: Graph, budgets: Budgets, options: PlanOptions | None = None,
     runtime: Runtime | None = None, device: Device | None = None,
+    rebatch: Callable[[int], Graph] | None = None,
 ) -> FitResult:  # fmt: skip
     """Try the levers on a graph until the budgets are met; report all of them.
 
@@ -111,6 +122,7 @@ def fit(
         options: target, policies and time limit, of which each search has a fifth.
         runtime: what executes the plan, where that is modelled.
         device: where it runs, to tell what work costs in time.
+        rebatch: makes the graph at another batch; by default numbers in it are replaced.
 
     Raises:
         UsageError: options that do not go together.
@@ -130,10 +142,11 @@ def fit(
     )  # fmt: skip
     limit = options.time_limit
     options = replace(options, time_limit=limit / _SHARES)
-    setting = Setting(budgets, runtime or Runtime(), device)
+    setting = Setting(budgets, runtime or Runtime(), device, rebatch)
     search = _Search(graph, options, setting)
     search.free()
-    as_is = search.need
+    need = search.need
+    batch, why_not = search.batch()
     if not search.met and options.train is None:
         search.split()
     levers = [*search.levers, *(
@@ -141,11 +154,11 @@ def fit(
                   complete=found.complete)
         for found in what_ifs(graph, setting, search.free_options)
     )]  # fmt: skip
-    batch, why_not = search.batch()
     return FitResult(
-        need=search.need, as_is=as_is, budgets=budgets, levers=tuple(levers),
+        need=need, planned=search.need, budgets=budgets, levers=tuple(levers),
         options=replace(search.options, time_limit=limit),
         largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
+        doubts=doubts(graph) if search.bound is None else (),
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
     )  # fmt: skip
 
@@ -156,7 +169,7 @@ class _Search:
         self.levers: list[FitOption] = []
         self.best: Need | None = None
         self.options, self.free_options = options, options
-        self.bound = 0
+        self.bound: int | None = 0
         self.complete = True
 
     @property
@@ -181,7 +194,9 @@ class _Search:
             layout = make_layout(study, "arena", options.strategy)
             need = self.setting.need(study, layout.total)
             self._take(FitOption(what, need, flag=flag, complete=layout.complete), options)
-            self.bound = study.any_order  # of the last step, which may share the most
+            self.bound = (
+                None if study.doubtful else study.any_order
+            )  # of the last step, which may share the most
             if layout.total < least:
                 least, self.free_options = layout.total, options
 
@@ -249,11 +264,11 @@ class _Search:
 
     def batch(self) -> tuple[int | None, str]:
         """The largest batch, or why there is none."""
-        doubts = self.setting.budgets.doubts(self.need)
-        if doubts:
-            return None, f"it hangs on {', '.join(doubts)}"
+        unknown = self.setting.budgets.doubts(self.need)
+        if unknown:
+            return None, f"it hangs on {', '.join(unknown)}"
         batch, why_not = largest_batch(self.graph, self.setting, self.free_options)
         if batch is not None and self.met:
-            # Bands, or an order that the tries do without, may be what makes the given batch fit.
+            # An order that the tries do without may be what makes the given batch fit.
             batch = max(batch, own_batch(self.graph))
         return batch, why_not

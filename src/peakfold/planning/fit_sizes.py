@@ -34,11 +34,13 @@ class Setting:
         budgets: what there is.
         runtime: what executes the plans.
         device: where.
+        rebatch: makes the graph at another batch, where that is more than new numbers in it.
     """
 
     budgets: Budgets
     runtime: Runtime
     device: Device | None
+    rebatch: Callable[[int], Graph] | None = None
 
     def need(self, study: Study, arena: int) -> Need:
         """What a plan takes with an arena of so many bytes."""
@@ -180,13 +182,16 @@ def largest_batch(
     options = replace(options, order="file", time_limit=min(options.time_limit, 0.2))
 
     def need(batch: int) -> Need:
+        if setting.rebatch is not None:
+            return setting.planned(setting.rebatch(batch), options)[0]
         return setting.planned(with_batch(graph, batch)(graph), options)[0]
 
     def fits(batch: int) -> bool:
         return setting.met(need(batch))
 
     try:
-        if need(2).at_least <= setting.planned(graph, options)[0].at_least:
+        more = 2 * max(own_batch(graph), 1)
+        if need(more).at_least <= setting.planned(graph, options)[0].at_least:
             return None, "memory does not grow with the first dimension of the inputs"
         if not fits(1):
             return 0, ""

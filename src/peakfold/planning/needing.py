@@ -107,15 +107,16 @@ def need_of(
     scratch = _scratch_of(study) if target.real else ()
     kept, doubts = _kept(study, arena, runtime, in_ram)
     values = [f"the size of {index.name(t)!r}" for t in sorted(index.opaque)]
+    wrong = study.source.contradictions
     doubts += tuple(values)
     total = Total(
-        arena=arena, static=in_ram, scratch=None if scratch else 0,
+        arena=None if wrong else arena, static=in_ram, scratch=None if scratch else 0,
         runtime=None if doubts else kept, **outside,
     )  # fmt: skip
     return Need(
-        total=total, at_least=arena + in_ram + kept + sum(outside.values()),
+        total=total, arena=arena, at_least=arena + in_ram + kept + sum(outside.values()),
         flash=_flash(study, runtime, sum(static[role] for role in apart)) if apart else None,
-        unknown=scratch + doubts,
+        unknown=scratch + doubts + wrong, sizes=wrong,
     )  # fmt: skip
 
 

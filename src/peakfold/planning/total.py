@@ -6,7 +6,7 @@ and is named; what is known of it still counts for the lower bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -45,15 +45,19 @@ class Need:
 
     Attributes:
         total: by use.
+        arena: bytes of the planned arena, also where its total may be wrong.
         at_least: their sum, of a term that is not known the known part; bytes.
         flash: bytes of the model in flash; `None` where all of it lies in the arena's memory.
-        unknown: what takes more than was counted, in words.
+        unknown: what takes more than was counted, or may be wrong, in words.
+        sizes: those of it by which sizes in the arena may be wrong, larger or smaller.
     """
 
     total: Total
+    arena: int
     at_least: int
     flash: int | None = None
     unknown: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int | None:
@@ -61,9 +65,11 @@ class Need:
         return None if self.unknown else self.at_least
 
     @property
-    def arena(self) -> int:
-        """Bytes of the arena."""
-        return self.total.arena or 0
+    def sure(self) -> Need:
+        """What is surely needed: where sizes may be wrong, all but the arena."""
+        if not self.sizes:
+            return self
+        return replace(self, arena=0, at_least=self.at_least - self.arena)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +111,13 @@ class Budgets:
             >>> doubtful = replace(alone(12), unknown=("scratch of svdf",))
             >>> Budgets(total=12).verdict(doubtful), Budgets(total=11).verdict(doubtful)
             (None, False)
+            >>> wrong = replace(alone(12), unknown=("y",), sizes=("y",))
+            >>> Budgets(arena=12).verdict(wrong), Budgets(arena=11).verdict(wrong)
+            (None, None)
         """
         if self == Budgets():
             return None
-        if self.over(need) > 0:
+        if self.over(need.sure) > 0:
             return False
         if self.flash is not None and need.flash is not None and need.flash > self.flash:
             return False
@@ -118,10 +127,10 @@ class Budgets:
         """What is not known of the memories that were asked about: an arena holds no records."""
         if self.total is not None or (self.arena is not None and need.total.scratch is None):
             return need.unknown
-        return ()
+        return need.sizes if self.arena is not None else ()
 
 
 def alone(arena: int) -> Need:
     """The need of an arena with nothing beside it."""
     total = Total(arena=arena, static=0, input=0, output=0, scratch=0, runtime=0, context=0)
-    return Need(total=total, at_least=arena)
+    return Need(total=total, arena=arena, at_least=arena)

@@ -126,7 +126,7 @@ def _to_text(path: Path, graph: Graph, plan: Plan, to: str) -> ApplyReport:
     names = tuple(op.name for op in replay(graph, plan.recipe).ops)
     figures, notes = _of_interpreter(path, graph, plan) if to == "c" else ({}, [])
     whole = _whole(figures, notes)
-    text = c_header(plan, names, whole) if to == "c" else plan_csv(plan, names)
+    text = c_header(plan, names, whole, path.name) if to == "c" else plan_csv(plan, names)
     document = ApplyDocument(
         schema=schema_name("apply"), to=to, written=None, arena_bytes=plan.arena_bytes,
         unplanned_bytes=None, obeys=None, notes=notes, **figures,

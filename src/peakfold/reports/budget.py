@@ -30,7 +30,7 @@ def answer(need: Need, budgets: Budgets, target: Target) -> str:
     """
     verdict = "" if budgets == Budgets() else _verdict(budgets.verdict(need), target)
     counted = "" if verdict or target.real else f" ({COUNTED})"
-    least = "at least " if need.unknown else ""
+    least = "at least " if need.unknown and not need.sizes else ""
     ram = f"{least}{_of(need.at_least, budgets.total)}{counted}"
     arena = "" if budgets.arena is None else f", arena {_of(need.arena, budgets.arena)}"
     doubts = f"; not known: {listed(need.unknown)}" if need.unknown else ""
@@ -106,8 +106,9 @@ def miss(who: str, need: Need, budgets: Budgets) -> str | None:
         >>> miss("the plan", alone(2048), Budgets(arena=1024))
         'does not fit: the arena needs 2.000 KiB (2048 B), the budget is 1.000 KiB (1024 B)'
     """
+    sure = need.sure
     pairs = [
-        (who, need.at_least, budgets.total), ("the arena", need.arena, budgets.arena),
+        (who, sure.at_least, budgets.total), ("the arena", sure.arena, budgets.arena),
         ("in flash the model", need.flash or 0, budgets.flash),
     ]  # fmt: skip
     for what, nbytes, have in pairs:

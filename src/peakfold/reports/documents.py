@@ -27,6 +27,7 @@ from peakfold.reports.payload import (
     VerifyDocument,
     schema_name,
 )
+from peakfold.reports.step_lines import told
 from peakfold.target import TARGETS, load_target
 
 
@@ -53,8 +54,11 @@ def plan_document(result: PlanResult, advice: Sequence[str] = ()) -> PlanDocumen
         result: the planner's.
         advice: what else to tell.
     """
+    loss, optimizer = told(result.study.options.train)
     return PlanDocument(
         schema=schema_name("plan-report"),
+        loss=loss,
+        optimizer=optimizer,
         answer=answer(result.need, Budgets.of(result.study.options), result.study.target),
         summary=result.summary,
         plan=result.plan,

@@ -19,6 +19,7 @@ from peakfold.printable import clean, shorten
 from peakfold.reports.budget import answer, terms
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import FitDocument, LeverRecord, schema_name
+from peakfold.reports.step_lines import told, told_lines
 from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.target import load_target
 from peakfold.units import format_bytes
@@ -72,19 +73,21 @@ def fit_document(
     flags = " ".join([*plan_flags(result.options), *([last] if last else [])])
     need, budgets, target = result.need, result.budgets, load_target(result.options.target)
     split = result.options.split is not None
+    loss, optimizer = told(result.options.train)
     return FitDocument(
-        schema=schema_name("fit"), model=model,
+        schema=schema_name("fit"), model=model, loss=loss, optimizer=optimizer,
         device=None if device is None else device.name, fits=result.fits,
-        answer="in bands of rows: " * split + answer(need, budgets, target),
-        fits_as_is=budgets.verdict(result.as_is),
-        as_is=f"as it is: {answer(result.as_is, budgets, target)}" if split else "",
+        answer="as it is: " * split + answer(need, budgets, target),
+        plan_fits=result.plan_fits,
+        plan_answer=f"in bands of rows: {answer(result.planned, budgets, target)}" * split,
         need_bytes=need.at_least, have_bytes=budgets.total, have_arena_bytes=budgets.arena,
         flash_bytes=need.flash, have_flash_bytes=None if need.flash is None else budgets.flash,
         code_bytes=None, total=need.total, total_bytes=need.nbytes,
         total_at_least_bytes=need.at_least, unknown=list(need.unknown),
         beside_bytes=need.at_least - need.arena, bound_bytes=result.bound_bytes,
         largest_batch=result.largest_batch, batch_note=result.batch_note,
-        plan_flags=flags, notes=[*runtime.notes, *advice], search=_search(result.complete),
+        plan_flags=flags, notes=[*result.doubts, *runtime.notes, *advice],
+        search=_search(result.complete),
         options=[
             LeverRecord(
                 what=lever.what, peak_bytes=lever.need.arena, need_bytes=lever.need.at_least,
@@ -116,12 +119,13 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
                ("", "right"), ("extra work", "right")]  # fmt: skip
     body: list[RenderableType] = [
         Text(document.model, "bold"),
-        *([Text(clean(document.as_is), "red")] if document.as_is else []),
+        *map(Text, told_lines(document.loss, document.optimizer)),
         Text(clean(document.answer), "green" if document.fits else "red"),
+        *([Text(clean(document.plan_answer), "green" if document.plan_fits else "red")]
+          if document.plan_answer else []),
         "", plain_table(columns, rows), "",
         Text(f"in all: {terms(document.total)}"),
-        Text("proven: no order and no layout of the unchanged network has a smaller arena than "
-             f"{format_bytes(document.bound_bytes)}"),
+        Text(_bound(document)),
         Text(batch_line("largest batch that fits", document)),
         Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()),
     ]  # fmt: skip
@@ -129,6 +133,13 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
     body += cut_note(document.search != "complete")
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
     return render(body, width=width, color=color)
+
+
+def _bound(document: FitDocument) -> str:
+    if document.bound_bytes is None:
+        return "not proven: shapes or ops of the model are doubtful, as noted"
+    return ("proven: no order and no layout of the unchanged network has a smaller arena than "
+            f"{format_bytes(document.bound_bytes)}")  # fmt: skip
 
 
 def _met(document: FitDocument, lever: LeverRecord) -> str:

@@ -13,6 +13,7 @@ from peakfold.device import Device
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.reports.lever_cells import batch_line, reasons, work_cell
 from peakfold.reports.payload import TrainingFitDocument, TrainingLever, schema_name
+from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
@@ -53,6 +54,8 @@ def fit_training(
     before = _Costs(example, device)
     base = before.of(options, dims)
     for lever in levers(options, dims, name, batch, device):
+        if example.route == "run" and lever.options.attention != options.attention:
+            continue  # the kernels that run are this CPU's
         changed = fit.steps_of(example, lever.options, lever.dims)
         if _same(steps, changed) and not lever.whole:
             continue  # nothing of the kind is there to change
@@ -67,6 +70,7 @@ def fit_training(
     most = fit.largest_batch(example, options, have, rest) if name else None
     return TrainingFitDocument(
         schema=schema_name("fit-training"), model=spec, notes=list(steps.notes),
+        **taken(steps, options),
         device=None if device is None else device.name, fits=best.fits, need_bytes=best.need,
         have_bytes=have, largest_batch=most, batch_note=note, options=rows,
     )  # fmt: skip
@@ -132,7 +136,7 @@ def fit_training_text(document: TrainingFitDocument, *, width: int, color: bool)
                ("extra work", "right")]  # fmt: skip
     verdict = "fits" if document.fits else "does not fit"
     body: list[RenderableType] = [
-        Text(document.model, "bold"), *map(Text, document.notes),
+        Text(document.model, "bold"), *map(Text, (*first_lines(document), *document.notes)),
         Text(f"{verdict}: needs {format_bytes(document.need_bytes)} of {format_bytes(have)}",
              "green" if document.fits else "red"),
         "", plain_table(columns, rows), "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from peakfold.reports.payload import (
     MeasureTrainingDocument,
     schema_name,
 )
+from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
 from peakfold.units import format_bytes
 
@@ -65,16 +67,18 @@ def measure_document(
         options = replace(options, attention=options.rules.attention)
         found = cuda.measure_on_device(*inputs, options, allocator)
     else:
-        found = measure_training(*inputs, options)
+        found = measure_training(*inputs, options, example.route)
     why = "as asked" if device else "where the example's tensors are"
     steps = (found.first, found.steady)
     return MeasureTrainingDocument(
         schema=schema_name("measure-training"), runtime="torch", model=spec,
+        **taken(found.predicted, options),
         notes=[*found.predicted.notes, f"measured on {chosen}, {why}"], before_bytes=None,
         planned_bytes=found.steady.predicted_scratch, after_bytes=found.steady.allocator,
-        obeyed=all(map(_close, steps)), outputs_equal=None, device=chosen,
+        obeyed=all(close(step, example.route) for step in steps), outputs_equal=None, device=chosen,
         predicted_context_bytes=None if found.outside is None else options.rules.context_bytes,
-        context_bytes=found.outside, first=_record(found.first), steady=_record(found.steady),
+        context_bytes=found.outside, first=measured_record(found.first),
+        steady=measured_record(found.steady),
     )  # fmt: skip
 
 
@@ -82,31 +86,33 @@ def _home(example: Example) -> str:
     """Where the example's tensors are."""
     from torch.utils._pytree import tree_leaves
 
-    tensors = (*example.module.parameters(), *tree_leaves((example.args, dict(example.kwargs))))
+    from peakfold.frontends.torch_objects import tensors_of
+
+    given = (example.args, dict(example.kwargs))
+    tensors = (*example.module.parameters(), *tree_leaves(given), *tensors_of(given))
     return "cuda" if any(getattr(t, "is_cuda", False) for t in tensors) else "cpu"
 
 
 def _on_host(example: Example) -> Example:
     """The example on the CPU, so that a device holds the measured copy alone."""
-    import torch
-    from torch.utils._pytree import tree_map_only
+    from peakfold.frontends.torch_phases import moved
 
-    args, kwargs = tree_map_only(
-        torch.Tensor, lambda t: t.cpu(), (tuple(example.args), dict(example.kwargs))
-    )
+    args, kwargs = moved((tuple(example.args), dict(example.kwargs)), "cpu")
     return replace(example, module=example.module.cpu(), args=args, kwargs=kwargs)
 
 
-def _close(step: StepMeasurement) -> bool:
-    """Whether a prediction holds."""
-    near = abs(step.tensor_error) <= TENSORS and abs(step.allocator_error) <= ALLOCATIONS
+def close(step: StepMeasurement, route: str = "") -> bool:
+    """Whether a prediction holds. An unwatched run (route run) has no storages apart."""
+    tensors = route == "run" or abs(step.tensor_error) <= TENSORS
+    near = tensors and abs(step.allocator_error) <= ALLOCATIONS
     if step.reserved is None:
         return near
     predicted, measured = step.reserved
     return near and abs(predicted - measured) <= max(ALLOCATIONS * measured, SEGMENT)
 
 
-def _record(step: StepMeasurement) -> MeasuredStep:
+def measured_record(step: StepMeasurement) -> MeasuredStep:
+    """What was measured, as documents have it."""
     predicted, measured = step.reserved or (None, None)
     phases = {
         name: DevicePhase(
@@ -125,31 +131,42 @@ def _record(step: StepMeasurement) -> MeasuredStep:
 
 def measure_text(document: MeasureTrainingDocument, *, width: int, color: bool) -> str:
     """A row a truth, for both steps."""
+    steps = [("first step", document.first), ("steady step", document.steady)]
+    beside = []
+    if document.predicted_context_bytes is not None and document.context_bytes is not None:
+        beside = [_row("beside the allocator", document.predicted_context_bytes,
+                       document.context_bytes)]  # fmt: skip
+    body: list[RenderableType] = [
+        Text(document.model, "bold"), *map(Text, (*first_lines(document), *document.notes)), "",
+        *measured_table(steps, beside, obeyed=document.obeyed),
+    ]  # fmt: skip
+    return render(body, width=width, color=color)
+
+
+def measured_table(
+    steps: Sequence[tuple[str, MeasuredStep]], more: Sequence[tuple[str, ...]], *, obeyed: bool
+) -> list[RenderableType]:
+    """Prediction and truths of each step, and whether the prediction holds."""
     rows = []
-    for name, step in (("first", document.first), ("steady", document.steady)):
-        rows.append(_row(f"{name} step, tensors", step.predicted_bytes, step.tensor_bytes))
-        rows.append(_row(f"{name} step, allocations", step.predicted_with_scratch_bytes,
+    for name, step in steps:
+        rows.append(_row(f"{name}, tensors", step.predicted_bytes, step.tensor_bytes))
+        rows.append(_row(f"{name}, allocations", step.predicted_with_scratch_bytes,
                          step.allocator_bytes))  # fmt: skip
         if step.predicted_reserved_bytes is not None and step.reserved_bytes is not None:
-            rows.append(_row(f"{name} step, segments", step.predicted_reserved_bytes,
+            rows.append(_row(f"{name}, segments", step.predicted_reserved_bytes,
                              step.reserved_bytes))  # fmt: skip
         for phase, found in (step.device_phases or {}).items():
             rows.append(_row(f"  {phase}, allocations", found.predicted_allocated_bytes,
                              found.allocated_bytes))  # fmt: skip
             rows.append(_row(f"  {phase}, segments", found.predicted_reserved_bytes,
                              found.reserved_bytes))  # fmt: skip
-    if document.predicted_context_bytes is not None and document.context_bytes is not None:
-        rows.append(_row("beside the allocator", document.predicted_context_bytes,
-                         document.context_bytes))  # fmt: skip
     columns = [("highest of", "left"), ("predicted", "right"), ("measured", "right"),
                ("off by", "right")]  # fmt: skip
-    body: list[RenderableType] = [
-        Text(document.model, "bold"), *map(Text, document.notes), "",
-        plain_table(columns, rows), "",
-        Text("the prediction holds" if document.obeyed else "the prediction is off",
-             "green" if document.obeyed else "red"),
+    return [
+        plain_table(columns, [*rows, *more]), "",
+        Text("the prediction holds" if obeyed else "the prediction is off",
+             "green" if obeyed else "red"),
     ]  # fmt: skip
-    return render(body, width=width, color=color)
 
 
 def _row(what: str, predicted: int, measured: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from peakfold.planning import PlanOptions, make_plan
 from peakfold.printable import shorten
 from peakfold.reports.map import PALETTE
 from peakfold.reports.payload import ModesDocument, ModesRow, schema_name
+from peakfold.reports.step_lines import told, told_lines
 from peakfold.reports.text import CUT, cut_note, plain_table, render
 from peakfold.units import format_bytes
 
@@ -40,7 +41,11 @@ def modes_document(models: Iterable[tuple[str, Graph]], options: PlanOptions) ->
         rows.append(_row(name, "forward", graph, replace(options, train=None)))
         if options.train is not None:
             rows.append(_row(name, "forward and backward", graph, options))
-    return ModesDocument(schema=schema_name("modes"), target=options.target, rows=rows)
+    loss, optimizer = told(options.train)
+    return ModesDocument(
+        schema=schema_name("modes"), target=options.target, rows=rows, loss=loss,
+        optimizer=optimizer,
+    )  # fmt: skip
 
 
 def _row(name: str, which: str, graph: Graph, options: PlanOptions) -> ModesRow:
@@ -71,7 +76,8 @@ def modes_text(document: ModesDocument, *, width: int, color: bool) -> str:
     ]  # fmt: skip
     columns = [("model", "left"), ("run", "left"), *((mode, "right") for mode in MODES)]
     body: list[RenderableType] = [
-        Text(f"target {document.target}"), "", plain_table(columns, rows),
+        Text(f"target {document.target}"),
+        *map(Text, told_lines(document.loss, document.optimizer)), "", plain_table(columns, rows),
         *cut_note(any(row.cut_short for row in document.rows)),
     ]  # fmt: skip
     return render(body, width=width, color=color)

@@ -10,6 +10,7 @@ from peakfold.planning import PlanResult
 from peakfold.planning.decisions import Block
 from peakfold.printable import shorten
 from peakfold.reports.names import block_name, others
+from peakfold.reports.step_lines import told, told_lines
 from peakfold.reports.text import CUT, counted, heading, listed, plain_table, waiting
 from peakfold.units import format_bytes
 
@@ -34,6 +35,8 @@ def title(result: PlanResult, name: str) -> Text:
         f"outputs {policy.outputs}",
         "not bold",
     )
+    for said in told_lines(*told(result.study.options.train)):
+        line.append(f"\n{said}", "not bold")
     return line
 
 

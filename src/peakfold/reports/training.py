@@ -11,6 +11,7 @@ from rich.text import Text
 
 from peakfold.device import Device
 from peakfold.ir import Graph
+from peakfold.ir.recorded import recorded_graph
 from peakfold.ir.run import Run, Steps
 from peakfold.planning import PlanOptions, PlanResult, make_plan
 from peakfold.printable import shorten
@@ -21,7 +22,9 @@ from peakfold.reports.payload import (
     schema_name,
     to_json,
 )
+from peakfold.reports.step_lines import first_lines, taken
 from peakfold.reports.text import plain_table, render
+from peakfold.target.checked import FIGURES, unverified
 from peakfold.units import format_bytes
 
 if TYPE_CHECKING:
@@ -55,6 +58,10 @@ class TrainingReport:
 
         return snapshot(self.steps.steady)
 
+    def to_csv(self) -> bytes:
+        """The storages of the steady step as ``peakfold pack`` reads them."""
+        return to_table(self.steps.steady)
+
     def to_text(self, *, width: int = 80, color: bool = False) -> str:
         """The report for a terminal."""
         return training_text(self.document, width=width, color=color)
@@ -86,7 +93,7 @@ def plan_training(
     example = load_example(spec)
     options = fit.own_options(example, options)
     steps = fit.steps_of(example, options, dims)
-    graph, notes = _graph(example, options, dims, joint=joint)
+    graph, notes = _graph(example, options, dims, steps, joint=joint)
     result = make_plan(graph, replace(plan_options, quick=True))
     have = None if device is None or device.memory is None else int(device.memory.value)
     found = None if have is None else fit.room(steps, options, have)
@@ -96,7 +103,8 @@ def plan_training(
         notes = [*notes, *why]
     document = TrainingDocument(
         schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes, *notes],
-        first=_step(steps.first), steady=_step(steps.steady),
+        **taken(steps, options),
+        first=step_record(steps.first), steady=step_record(steps.steady),
         cuda=None if options.rules.caching is None else _allocator(steps, options),
         device=None if device is None else device.name, have_bytes=have,
         need_bytes=None if found is None else found.need,
@@ -106,12 +114,26 @@ def plan_training(
     return TrainingReport(document, steps, result)
 
 
+def to_table(run: Run) -> bytes:
+    """What a run makes, as a table that ``peakfold pack`` reads: one row a storage."""
+    from peakfold.analysis.footprint import problem_of
+    from peakfold.packing.table import Table, format_csv
+
+    problem = problem_of(run)
+    table = Table(problem, problem.start, problem.stop, ("",) * problem.buffers)
+    return format_csv(table).encode()
+
+
 def _graph(
-    example: Example, options: StepOptions, dims: Mapping[str, int], *, joint: bool
+    example: Example, options: StepOptions, dims: Mapping[str, int], steps: Steps, *, joint: bool
 ) -> tuple[Graph, list[str]]:
     """What is planned, and what to say of it."""
     from peakfold.frontends.torch_module import input_names
 
+    if example.route == "run" and not joint:
+        return recorded_graph(steps.steady, type(example.module).__name__), [
+            "planned: what the steady step asked for, in the order in which it did"
+        ]
     args, kwargs = example.resized(dims)
     names = input_names(example.module, args, kwargs)
     if not joint:
@@ -147,7 +169,8 @@ def _devices(
     return count, []
 
 
-def _step(run: Run) -> TrainingStep:
+def step_record(run: Run) -> TrainingStep:
+    """A run's figures, as documents have them."""
     by_scope = run.at_peak("scope")
     return TrainingStep(
         peak_bytes=run.peak, static_bytes=run.static_bytes,
@@ -161,12 +184,14 @@ def _allocator(steps: Steps, options: StepOptions) -> AllocatorRecord:
 
     loaded = fit.on_device(steps, options)
     plain, growing = fit.footprints(loaded), fit.footprints(loaded, expandable=True)
+    doubtful = list(unverified())
     libraries = sum(s.nbytes for s in loaded.steady.storages if s.role == "workspace")
     return AllocatorRecord(
         allocated_bytes=max(f.allocated for f in plain),
         reserved_bytes=max(f.reserved for f in plain),
         expandable_reserved_bytes=max(f.reserved for f in growing),
-        library_bytes=libraries, context_bytes=options.rules.context_bytes, verified=False,
+        library_bytes=libraries, context_bytes=options.rules.context_bytes,
+        verified=not doubtful, unverified=doubtful,
     )  # fmt: skip
 
 
@@ -180,18 +205,12 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
     columns = [("highest in", "left"), ("first step", "right"), ("steady step", "right")]
     body: list[RenderableType] = [
         Text(document.model, "bold"),
-        *(Text(note) for note in document.notes),
+        *map(Text, (*first_lines(document), *document.notes)),
         "",
         Text(f"a steady step needs {format_bytes(steady.peak_bytes)}: "
              f"{format_bytes(steady.static_bytes)} static, "
              f"{format_bytes(steady.dynamic_bytes)} dynamic at the peak"),
-        "", plain_table(columns, phases), "",
-        plain_table([("at the peak", "left"), ("bytes", "right"), ("share", "right")],
-                    _shares(steady.at_peak_by_role, steady.peak_bytes)),
-        "",
-        plain_table([("made in module", "left"), ("bytes", "right"), ("share", "right")],
-                    _shares(steady.at_peak_by_scope, steady.peak_bytes)[:_SCOPES]),
-        "",
+        "", plain_table(columns, phases), *peak_tables(steady), "",
         Text(f"one planned arena would take {format_bytes(document.summary.arena_bytes)} beside "
              f"static memory (bound {format_bytes(document.summary.lower_bound_bytes)}); run op by "
              f"op it takes {format_bytes(steady.dynamic_bytes)}"),
@@ -203,7 +222,7 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
                  f"{format_bytes(cuda.reserved_bytes)} reserved "
                  f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
                  f"workspaces of libraries among them {format_bytes(cuda.library_bytes)}; "
-                 f"context {format_bytes(cuda.context_bytes)}; not verified on a GPU")
+                 f"context {format_bytes(cuda.context_bytes)}; {_confirmed(cuda)}")
         )  # fmt: skip
     if document.fits is not None and document.have_bytes is not None:
         verdict = "fits" if document.fits else "does not fit"
@@ -214,6 +233,24 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
             line += f"; {many} devices in data parallel" if many else " (see the notes)"
         body.append(Text(line, "green" if document.fits else "red"))
     return render(body, width=width, color=color)
+
+
+def peak_tables(step: TrainingStep) -> list[RenderableType]:
+    """Who is alive at the peak, by role and by module."""
+    return [
+        "", plain_table([("at the peak", "left"), ("bytes", "right"), ("share", "right")],
+                        _shares(step.at_peak_by_role, step.peak_bytes)),
+        "", plain_table([("made in module", "left"), ("bytes", "right"), ("share", "right")],
+                        _shares(step.at_peak_by_scope, step.peak_bytes)[:_SCOPES]),
+    ]  # fmt: skip
+
+
+def _confirmed(cuda: AllocatorRecord) -> str:
+    """Which of the figures a real card has confirmed."""
+    if cuda.verified:
+        return "each figure verified on a GPU"
+    every = len(cuda.unverified) == len(FIGURES)
+    return "not verified on a GPU" + ("" if every else f": {', '.join(cuda.unverified)}")
 
 
 def _shares(parts: Mapping[str, int], total: int) -> list[tuple[str, ...]]:

@@ -74,7 +74,9 @@ def plan_csv(plan: Plan, ops: tuple[str, ...] = ()) -> str:
     ])  # fmt: skip
 
 
-def c_header(plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None) -> str:
+def c_header(
+    plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None, model: str = ""
+) -> str:  # fmt: skip
     """A header for C99, C11 and C++: arena size, alignment, an offset and a size per tensor.
 
     ``PEAKFOLD_ARENA_BYTES`` is what the runtime must be given, and is left out where that is not
@@ -86,12 +88,13 @@ def c_header(plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None) 
         plan: the plan.
         ops: names of the ops, for scratch.
         whole: of a runtime with records of its own in the arena; by default there are none.
+        model: what it is a plan of; by default the name of its graph.
     """
     rows, align = rows_of(plan, ops), plan.policies.align
     ids = _identifiers([f"{row.what}_{row.name}" if row.what != "tensor" else row.name
                         for row in rows])  # fmt: skip
     body = [
-        f"/* Memory plan of {_comment(plan.graph.name)}, made by peakfold {plan.version}.",
+        f"/* Memory plan of {_comment(model or plan.graph.name)}, made by peakfold {plan.version}.",
         f" * Target {plan.target}; {len(rows)} tensors and scratch buffers in one arena. */",
         f"#ifndef {_GUARD}",
         f"#define {_GUARD}",
@@ -112,7 +115,7 @@ def c_header(plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None) 
 
 
 def _sizes(plan: Plan, whole: Whole) -> list[str]:
-    says = [f"/* {_comment(line)} */" for line in textwrap.wrap(whole.says, 94)]
+    says = [f"/* {_harmless(line)} */" for line in textwrap.wrap(whole.says, 94)]
     sizes = []
     if whole.total is not None:
         sizes = [f"#define PEAKFOLD_ARENA_BYTES {whole.total}u"]
@@ -165,6 +168,11 @@ def _identifiers(names: list[str]) -> list[str]:
 
 
 def _comment(text: str) -> str:
+    """A name as `_harmless` text of bearable length."""
+    return _harmless(shorten(text))
+
+
+def _harmless(text: str) -> str:
     """Text that cannot end its comment, begin a line, or form a trigraph."""
-    safe = "".join(c if c.isascii() and c.isprintable() else "?" for c in shorten(text))
+    safe = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return safe.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").rstrip("\\")

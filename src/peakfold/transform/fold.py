@@ -100,7 +100,9 @@ class _Folder:
         if not (spec.known and spec.pure) or op.regions or op.writes or op.stated is not None:
             return False
         if spec.shape_only:
-            ready = all(concrete(self.graph[name]) is not None for name in op.operands)
+            ready = self.graph.bounded.isdisjoint(op.operands) and all(
+                concrete(self.graph[name]) is not None for name in op.operands
+            )
         else:
             ready = all(name in self.static for name in op.operands)
         if not ready or not op.results:

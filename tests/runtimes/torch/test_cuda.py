@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 
 from peakfold.analysis.footprint import Bytes, phase_footprints  # noqa: E402
 from peakfold.errors import BackendMissing, UsageError  # noqa: E402
-from peakfold.frontends.torch_step import StepOptions, fake_steps  # noqa: E402
 from peakfold.ir.run import Run, Steps, Storage  # noqa: E402
 from peakfold.runtimes.torch.cuda import (  # noqa: E402
     CudaAllocator,
@@ -18,6 +17,7 @@ from peakfold.runtimes.torch.cuda import (  # noqa: E402
     run_on_device,
 )
 from peakfold.runtimes.torch.fit import on_device  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps  # noqa: E402
 from tests.frontends.training_models import MODELS  # noqa: E402
 
 from .card import WORKSPACE, Card, Carried, without_dropout  # noqa: E402

@@ -9,10 +9,9 @@ torch = pytest.importorskip("torch")
 from peakfold.analysis.extra import extra, spent  # noqa: E402
 from peakfold.device import load_device  # noqa: E402
 from peakfold.frontends.torch_module import Example  # noqa: E402
-from peakfold.frontends.torch_options import StepOptions  # noqa: E402
-from peakfold.frontends.torch_step import fake_steps, step_graph  # noqa: E402
 from peakfold.runtimes.torch import fit  # noqa: E402
 from peakfold.runtimes.torch.levers import levers, step_cost  # noqa: E402
+from tests.frontends.stated import StepOptions, fake_steps, step_graph  # noqa: E402
 from tests.frontends.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -74,3 +73,18 @@ def test_the_batch_is_the_examples_unless_a_number_is_given():
     assert fit.batch_name(example) == "n"
     assert fit.batch_number(example, "n", {}) == 6
     assert fit.batch_number(example, "n", {"n": 3}) == 3
+
+
+@pytest.mark.req("R3")
+def test_devices_share_the_batch_so_that_each_part_fits():
+    example = Example(torch.nn.Linear(64, 64), (torch.zeros(37, 64),),
+                      dynamic={"input": {0: "batch"}})  # fmt: skip
+    options = StepOptions()
+    found = []
+    for have in range(30_000, 90_000, 6_000):
+        most = fit.largest_batch(example, options, have)
+        devices = fit.devices_needed(example, options, have, {})
+        assert devices == (-(-37 // most) if most else None)
+        found.append(devices)
+    assert None in found
+    assert len(set(found)) > 3

@@ -7,9 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from peakfold.errors import UsageError  # noqa: E402
-from peakfold.frontends.torch_step import StepOptions  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
-from peakfold.runtimes.torch.measure import measure_training  # noqa: E402
+from tests.frontends.stated import StepOptions, measure_training  # noqa: E402
 from tests.frontends.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -31,6 +31,7 @@ from peakfold.reports.payload.counted import (
     LayerRow,
     LayersDocument,
 )
+from peakfold.reports.payload.eager import EagerDocument, MeasureForwardDocument
 from peakfold.reports.payload.handed import ApplyDocument, ControlRecord, MeasureDocument
 from peakfold.reports.payload.listed import KindRecord, OpsDocument, TargetRecord, TargetsDocument
 from peakfold.reports.payload.packed import (
@@ -73,7 +74,7 @@ Document = (
     | LanesDocument | PackDocument | DevicesDocument | FitDocument | TrainingDocument
     | ModesDocument | TrainingFitDocument | MeasureTrainingDocument | LayersDocument
     | CompareDocument | ApplyDocument | MeasureDocument | Profile
-    | FormulasDocument
+    | FormulasDocument | EagerDocument | MeasureForwardDocument
 )  # fmt: skip
 
 DOCUMENTS: dict[str, type] = {
@@ -98,6 +99,8 @@ DOCUMENTS: dict[str, type] = {
     "training": TrainingDocument,
     "fit-training": TrainingFitDocument,
     "measure-training": MeasureTrainingDocument,
+    "eager": EagerDocument,
+    "measure-forward": MeasureForwardDocument,
 }
 """Every JSON document by the name in its `schema` key and in ``docs/schema/NAME.json``."""
 
@@ -132,6 +135,7 @@ __all__ = [
     "DevicePhase",
     "Document",
     "DynamicRecord",
+    "EagerDocument",
     "EdgeRecord",
     "FitDocument",
     "FormulaRecord",
@@ -147,6 +151,7 @@ __all__ = [
     "LayersDocument",
     "LeverRecord",
     "MeasureDocument",
+    "MeasureForwardDocument",
     "MeasureTrainingDocument",
     "MeasuredStep",
     "ModelRecord",

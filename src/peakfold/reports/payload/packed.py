@@ -43,28 +43,31 @@ class FitDocument:
     """Output of ``fit --json``.
 
     Attributes:
-        fits: `null` where `unknown` decides.
+        fits: whether the model does as it is, by a plan that adds no work to a run; `null` where
+            `unknown` decides.
         answer: the verdict and the figures it rests on, in words.
-        fits_as_is: the same of plans that add no work to a run: no bands of rows.
-        as_is: its words, where the recommended plan has bands; empty otherwise.
-        need_bytes: what the recommended plan takes of the memory of `have_bytes`:
+        plan_fits: the same of the recommended plan, which may have bands of rows.
+        plan_answer: its words, where it is not the model as it is; empty otherwise.
+        need_bytes: what the model as it is takes of the memory of `have_bytes`:
             `total_at_least_bytes`.
         have_bytes: for the total; `null` where only the arena has a budget.
         have_arena_bytes, have_flash_bytes: for the arena alone, and in flash; `null` = not asked.
         flash_bytes: of the model in flash; `null` where all of it lies in the arena's memory.
         code_bytes: of the runtime's own code: not known.
-        total: what the recommended plan takes of the arena's memory, by use; `null` = not known.
+        total: what the model as it is takes of the arena's memory, by use; `null` = not known.
         total_bytes: its sum; `null` where a term is not known.
         total_at_least_bytes: the sum of what is known.
         unknown: what takes more than was counted, in words.
         beside_bytes: of it, what is no arena.
-        bound_bytes: no order and no layout of the unchanged network needs less arena.
+        bound_bytes: no order and no layout of the unchanged network needs less arena; `null`
+            where shapes or ops are doubtful.
         largest_batch: `null` where the network does not scale with its first dimension, or where
             `unknown` decides.
         batch_note: why it is `null`, or why a larger one may fit; empty otherwise.
         plan_flags: what to give ``peakfold plan`` for the recommended plan.
         notes: what else to know.
         search: ``time limit`` where a limit ended any of its searches.
+        loss, optimizer: of a training step, in words; `null` of a forward pass.
     """
 
     schema: str
@@ -72,8 +75,8 @@ class FitDocument:
     device: str | None
     fits: bool | None
     answer: str
-    fits_as_is: bool | None
-    as_is: str
+    plan_fits: bool | None
+    plan_answer: str
     need_bytes: int
     have_bytes: int | None
     have_arena_bytes: int | None
@@ -84,7 +87,7 @@ class FitDocument:
     total_bytes: int | None
     total_at_least_bytes: int
     beside_bytes: int
-    bound_bytes: int
+    bound_bytes: int | None
     largest_batch: int | None
     batch_note: str
     plan_flags: str
@@ -92,6 +95,8 @@ class FitDocument:
     notes: list[str]
     options: list[LeverRecord]
     search: Search = "complete"
+    loss: str | None
+    optimizer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ class PlanDocument:
 
     Attributes:
         answer: the verdict, where budgets are given, and what is needed, in words.
+        loss, optimizer: of a training step, in words; `null` of a forward pass.
     """
 
     schema: str
@@ -49,6 +50,8 @@ class PlanDocument:
     trace: list[TraceStep] | None = None
     notes: list[str]
     answer: str
+    loss: str | None
+    optimizer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +150,14 @@ class ModesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesDocument:
-    """Output of ``modes --json``."""
+    """Output of ``modes --json``.
+
+    Attributes:
+        loss, optimizer: of the training steps, in words; `null` where there are none.
+    """
 
     schema: str
     target: str
     rows: list[ModesRow]
+    loss: str | None
+    optimizer: str | None

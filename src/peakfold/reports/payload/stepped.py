@@ -35,6 +35,8 @@ class AllocatorRecord:
     Attributes:
         library_bytes: workspaces that libraries keep, part of the figures before.
         context_bytes: taken beside the allocator.
+        verified: a real card has confirmed each of these figures (``make check-cuda``).
+        unverified: those that none has confirmed, or that one has refuted.
     """
 
     allocated_bytes: int
@@ -43,6 +45,7 @@ class AllocatorRecord:
     library_bytes: int
     context_bytes: int
     verified: bool
+    unverified: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,9 @@ class MeasureTrainingDocument:
     """Output of ``measure --runtime torch --train --json``.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         before_bytes: a step's results without any reuse; `null`, torch always reuses.
         planned_bytes: the steady step as predicted, scratch included.
         after_bytes: the steady step's allocations as measured.
@@ -100,6 +106,10 @@ class MeasureTrainingDocument:
     schema: str
     runtime: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     before_bytes: int | None
     planned_bytes: int
@@ -139,12 +149,19 @@ class TrainingFitDocument:
     """Output of ``fit --train --json`` for a torch module.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         largest_batch: of the step as it is; `null` where no dimension is called the batch.
         batch_note: why it is `null`; empty otherwise.
     """
 
     schema: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     device: str | None
     fits: bool
@@ -160,6 +177,9 @@ class TrainingDocument:
     """Output of ``plan --train --json`` for a torch module.
 
     Attributes:
+        loss, optimizer: of the step, in words.
+        result_kept: the module's result is held until the step is over.
+        result_kept_bytes: bytes more that holding it needs; 0 where it is held.
         devices: how many share the batch in data parallel; 1 = it fits one; `null` = not known,
             or no number helps.
         summary, plan: of the steady step's graph, as in a plan report.
@@ -167,6 +187,10 @@ class TrainingDocument:
 
     schema: str
     model: str
+    loss: str
+    optimizer: str
+    result_kept: bool
+    result_kept_bytes: int
     notes: list[str]
     first: TrainingStep
     steady: TrainingStep

@@ -162,7 +162,7 @@ def end_with_parent() -> None:
     """Watch stdin, a pipe that only the process which waits for us holds open."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        os.read(0, 1)  # not sys.stdin: at its end Python waits a second for that one's lock
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -15,10 +15,11 @@ import torch
 
 from peakfold.analysis.footprint import Bytes, phase_footprints
 from peakfold.errors import BackendMissing, UsageError
-from peakfold.frontends.torch_fake import real_copy, undisturbed
+from peakfold.frontends.torch_fake import real_copy, real_tree, undisturbed
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import Nobody, moved, one_step
 from peakfold.frontends.torch_step import fake_steps, real_steps
+from peakfold.frontends.torch_target import targeted, with_target
 from peakfold.ir.run import Run
 from peakfold.runtimes.torch.fit import on_device
 from peakfold.runtimes.torch.measure import StepMeasurement, TrainingMeasurement, both_peaks
@@ -156,16 +157,20 @@ def run_on_device(
         options: of the step; its attention kernel is forced when it is ``math``.
         allocator: of the device it runs on.
     """
+    options = targeted(module, args, kwargs, options)
+    given = (tuple(args), dict(kwargs or {}))
+    copies = [real_tree(given) for _ in range(2)]
     allocator.synchronize()
     allocator.forget_libraries()
     allocator.empty_cache()
     before = allocator.now().allocated
     copied = real_copy(module).to(allocator.device)
-    inputs = moved((tuple(args), dict(kwargs or {})), allocator.device)
     found = []
     with undisturbed(on_cpu=False), torch.enable_grad():
         optimizer = options.make(copied.parameters())
+        options, _ = with_target(options, copied)
         for _ in range(2):
+            inputs = moved(copies.pop(), allocator.device)
             allocator.synchronize()
             allocator.empty_cache()
             phases = _Phases(allocator)

@@ -13,16 +13,24 @@ from typing import Any, Final
 from peakfold.analysis.cuda_allocator import Footprint
 from peakfold.analysis.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
+from peakfold.frontends.torch_forward import fake_forward
 from peakfold.frontends.torch_module import Example, input_names
+from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import tensors_of
 from peakfold.frontends.torch_step import fake_steps
 from peakfold.ir.run import Run, Steps
+from peakfold.runtimes.torch.measure import run_forward, run_steps
 
 _MOST: Final = 1 << 20
 ALIKE: Final = 3
 """Accumulated passes that are run: from the second on each finds the gradients and adds to them,
 so that more of them take no more memory."""
+
+
+RUN: Final = (
+    "really run, at the example's size, on this CPU: every allocation of it is counted, scratch of "
+    "kernels included; it took the memory and the time of the model"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,40 @@ def steps_of(
     example: Example, options: StepOptions, dims: Mapping[str, int],
     workspace: Callable[[Any, Any, Any], int] | None = None,
 ) -> Steps:  # fmt: skip
-    """Two steps of an example at these numbers for its named dimensions."""
+    """Two steps of an example at these numbers for its named dimensions.
+
+    Raises:
+        UsageError: numbers for an example that is really run (``route="run"``).
+    """
+    run = replace(options, accumulate=min(options.accumulate, ALIKE))
+    if example.route == "run":
+        _own_size(dims)
+        steps = run_steps(example.module, example.args, example.kwargs, run)
+        return replace(steps, notes=(*options.notes(), RUN))
     args, kwargs = example.resized(dims)
-    passes = min(options.accumulate, ALIKE)
-    run = replace(options, accumulate=passes)
     steps = fake_steps(example.module, args, kwargs, run, workspace)
     found = [note for note in steps.notes if note not in run.notes()]
     return replace(steps, notes=(*options.notes(), *found))
+
+
+def forward_of(example: Example, options: StepOptions, dims: Mapping[str, int]) -> Run:
+    """A forward pass of an example without gradients.
+
+    Raises:
+        UsageError: numbers for an example that is really run (``route="run"``).
+    """
+    if example.route == "run":
+        _own_size(dims)
+        run = run_forward(example.module, example.args, example.kwargs, options)
+        return replace(run, notes=(RUN,))
+    args, kwargs = example.resized(dims)
+    return fake_forward(example.module, args, kwargs, options)
+
+
+def _own_size(dims: Mapping[str, int]) -> None:
+    if dims:
+        raise UsageError("what is run has the size of its example",
+                         hint="leave --dim out, or the route: run")  # fmt: skip
 
 
 _COUNTER: Final = 8
@@ -128,6 +163,9 @@ def batch_name(example: Example) -> str:
     Raises:
         UsageError: none or several are named and none is called batch.
     """
+    if example.route == "run":
+        raise UsageError("a step that is run has the size of its example",
+                         hint="the batch is asked about without the route: run")  # fmt: skip
     names = {label for axes in example.dynamic.values() for label in axes.values()}
     if "batch" in names or len(names) == 1:
         return "batch" if "batch" in names else next(iter(names))
@@ -167,14 +205,7 @@ def largest_batch(
     name = batch_name(example)
 
     def fits(batch: int) -> bool:
-        try:
-            return room(
-                steps_of(example, options, {**(dims or {}), name: batch}), options, have
-            ).fits
-        except ModelError:
-            if batch > 1:
-                raise
-            return True  # batch statistics of one value: asked about from 2 on
+        return _fits(example, options, have, {**(dims or {}), name: batch}, batch)
 
     if not fits(1):
         return 0
@@ -203,7 +234,31 @@ def devices_needed(
     """
     name = batch_name(example)
     batch = batch_number(example, name, dims)
-    most = largest_batch(example, options, have, {k: v for k, v in dims.items() if k != name})
-    if batch is None or most == 0:
+    if batch is None:
         return None
-    return -(-batch // most)
+
+    def fits(devices: int) -> bool:
+        each = -(-batch // devices)
+        return _fits(example, options, have, {**dims, name: each}, each)
+
+    low, high = 0, 1
+    while not fits(high):
+        if high >= batch:
+            return None
+        low, high = high, min(2 * high, batch)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _fits(
+    example: Example, options: StepOptions, have: int, dims: Mapping[str, int], batch: int
+) -> bool:
+    """Whether steps of a batch fit."""
+    try:
+        return room(steps_of(example, options, dims), options, have).fits
+    except ModelError:
+        if batch > 1:
+            raise
+        return True  # batch statistics of one value: asked about from 2 on

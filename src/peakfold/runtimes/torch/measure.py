@@ -10,12 +10,11 @@ import torch
 
 from peakfold.analysis.footprint import Bytes
 from peakfold.errors import UsageError
-from peakfold.frontends.torch_fake import real_copy, undisturbed
+from peakfold.frontends.torch_forward import fake_forward, real_forward
 from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import Nobody, one_step
 from peakfold.frontends.torch_step import fake_steps, real_steps
 from peakfold.ir.run import Run, Steps
-from peakfold.runtimes.torch.allocator import allocations, peak_of
+from peakfold.runtimes.torch.allocator import AllocationTracker
 from peakfold.runtimes.torch.scratch import CpuScratch
 
 
@@ -32,6 +31,7 @@ class StepMeasurement:
         phases: predicted and followed peak by phase.
         device: allocated and reserved by phase, predicted and as the device's allocator said;
             empty on a CPU.
+        notes: what the prediction assumed.
     """
 
     predicted: int
@@ -40,6 +40,7 @@ class StepMeasurement:
     allocator: int
     phases: Mapping[str, tuple[int, int]]
     device: Mapping[str, tuple[Bytes, Bytes]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def reserved(self) -> tuple[int, int] | None:
@@ -77,7 +78,7 @@ class TrainingMeasurement:
 
 def measure_training(
     module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None,
+    options: StepOptions | None = None, route: str = "",
 ) -> TrainingMeasurement:  # fmt: skip
     """Predict two steps, then run them for real: storages followed once, allocations once.
 
@@ -86,47 +87,128 @@ def measure_training(
         args: positional inputs.
         kwargs: keyword ones.
         options: of the step; the device profile must be the CPU's, since that is what runs.
+        route: ``run`` predicts by an unwatched run in place of tensors without memory.
 
     Raises:
         UsageError: another device's profile.
         ModelError: the step failed.
     """
     options = options or StepOptions()
-    if options.device != "cpu" or options.attention != "as-is":
-        raise UsageError("the CPU runs its own kernels", hint="measure_on_device runs others")
-    plain = fake_steps(module, args, kwargs, options)
-    loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
+    on_this_cpu(options)
+    if route == "run":
+        loaded = plain = run_steps(module, args, kwargs, options)
+    else:
+        plain = fake_steps(module, args, kwargs, options)
+        loaded = fake_steps(module, args, kwargs, options, workspace=CpuScratch())
     real = real_steps(module, args, kwargs, options)
-    allocated = _allocated(module, (tuple(args), dict(kwargs or {})), options)
+    allocated = run_steps(module, args, kwargs, options)
     first, steady = (
         _measurement(one, two, three, four)
         for one, two, three, four in (
-            (plain.first, loaded.first, real.first, allocated[0]),
-            (plain.steady, loaded.steady, real.steady, allocated[1]),
+            (plain.first, loaded.first, real.first, allocated.first),
+            (plain.steady, loaded.steady, real.steady, allocated.steady),
         )
     )
     return TrainingMeasurement(first, steady, loaded)
 
 
-def _measurement(plain: Run, loaded: Run, real: Run, allocated: int) -> StepMeasurement:
+def run_steps(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+) -> Steps:  # fmt: skip
+    """Two training steps really run on this CPU, recorded by torch's allocator alone.
+
+    No mode and no subclass watches them, so that they take the course of any other run, and what
+    values decide is decided by the inputs' own. They take the memory and the time they take.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: of the step; the kernels are this CPU's.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the step failed, or the module has no values.
+    """
+    options = options or StepOptions()
+    on_this_cpu(options)
+    return real_steps(module, args, kwargs, options, observe=AllocationTracker)
+
+
+def run_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+) -> Run:  # fmt: skip
+    """A forward pass really run on this CPU, recorded by torch's allocator alone.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: the kernels are this CPU's.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the pass failed, or the module has no values.
+    """
+    options = options or StepOptions()
+    on_this_cpu(options)
+    return real_forward(module, args, kwargs, options, AllocationTracker)
+
+
+def measure_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, route: str = "",
+) -> StepMeasurement:  # fmt: skip
+    """Predict a forward pass without gradients, then run it: followed once, allocated once.
+
+    Args:
+        module: with its values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: the kernels are this CPU's.
+        route: ``run`` predicts by an unwatched run in place of tensors without memory.
+
+    Raises:
+        UsageError: another device's kernels are asked for.
+        ModelError: the pass failed.
+
+    Example:
+        >>> found = measure_forward(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> found.predicted, found.tensors, found.allocator
+        (116, 116, 116)
+    """
+    allocated = run_forward(module, args, kwargs, options)
+    if route == "run":
+        loaded = plain = allocated
+    else:
+        plain = fake_forward(module, args, kwargs, options)
+        loaded = fake_forward(module, args, kwargs, options, CpuScratch())
+    return _measurement(plain, loaded, real_forward(module, args, kwargs, options), allocated)
+
+
+def on_this_cpu(options: StepOptions) -> None:
+    """Refuse the kernels of another device.
+
+    Raises:
+        UsageError: they are asked for.
+    """
+    if options.device != "cpu" or options.attention != "as-is":
+        raise UsageError(
+            "the CPU runs its own kernels", hint="without the route: run others are predicted"
+        )
+
+
+def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
+    plain = plain.without_scratch()
     return StepMeasurement(
-        plain.peak, loaded.peak, real.peak, real.static_bytes + allocated, both_peaks(plain, real)
-    )
+        plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real),
+        notes=plain.notes,
+    )  # fmt: skip
 
 
 def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:
     """The peaks of each phase, side by side."""
     one, two = predicted.phase_peaks(), followed.phase_peaks()
     return {phase: (one.get(phase, 0), two.get(phase, 0)) for phase in dict.fromkeys((*one, *two))}
-
-
-def _allocated(module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions) -> list[int]:
-    """Highest bytes that each of two steps allocates above what was there before it."""
-    copied = real_copy(module)
-    found = []
-    with undisturbed(on_cpu=False), torch.enable_grad():
-        optimizer = options.make(copied.parameters())
-        for _ in range(2):
-            changes = allocations(lambda: one_step(copied, inputs, options, optimizer, Nobody()))
-            found.append(peak_of(changes)[0])
-    return found

@@ -83,7 +83,9 @@ def _layer(args: Any) -> int:
     with _disable_current_modes(), torch.enable_grad():
         if len(args) == 9:
             real = real_forward(steps, batch, inputs, size, reverse)[0]
-            changes = allocations(lambda: kept.append(again(real, reverse)))
+            trains = args[7] > 0
+            with torch.set_grad_enabled(trains):
+                changes = allocations(lambda: kept.append(again(real, reverse, trains)))
             highest, last = peak_of(changes)
             return highest - last
         real, made = real_forward(steps, batch, inputs, size, reverse)

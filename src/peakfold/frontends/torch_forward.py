@@ -1,0 +1,112 @@
+"""A plain forward pass as eager PyTorch runs it, without gradients: what it holds, and when.
+
+The same trackers follow it as follow a training step. The result is held until the pass is over,
+as whoever called the module holds it. A model that generates is followed a call at a time: each
+cache length is a forward pass of its own, with the cache among the inputs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from peakfold.errors import PeakfoldError
+from peakfold.frontends.torch_asked import answered_as_plain
+from peakfold.frontends.torch_failure import failure
+from peakfold.frontends.torch_fake import (
+    fake_module,
+    fake_tree,
+    real_copy,
+    real_tree,
+    undisturbed,
+)
+from peakfold.frontends.torch_following import FollowingMode
+from peakfold.frontends.torch_kernels import device_kernels
+from peakfold.frontends.torch_objects import tensors_of
+from peakfold.frontends.torch_options import StepOptions
+from peakfold.frontends.torch_phases import region_of
+from peakfold.frontends.torch_scope import ScopeTracker
+from peakfold.frontends.torch_step import Observe, existing, watched
+from peakfold.frontends.torch_storages import Workspace
+from peakfold.ir.run import Run
+
+
+def fake_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, workspace: Workspace | None = None,
+) -> Run:  # fmt: skip
+    """One forward pass of a copy of the module on fake tensors, gradients not recorded.
+
+    Args:
+        module: any module, in the mode it is in; meta and fake ones, too. It is left as it is.
+        args: positional example inputs; what small ones hold may decide sizes and branches.
+        kwargs: keyword ones.
+        options: whose kernels run, and autocast; the rest is of training.
+        workspace: scratch of a call, where it is known.
+
+    Raises:
+        ModelError: the pass failed; names the module and the line.
+
+    Example:
+        >>> run = fake_forward(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+        >>> run.static_bytes, run.peak, run.at_peak()["output"]
+        (92, 116, 24)
+    """
+    options = options or StepOptions()
+    mode = FollowingMode()
+    copied = fake_module(module, mode)
+    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+    with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
+        run = _forward(
+            copied, inputs, options, watched(workspace, options.device), "on tensors without values"
+        )
+    return replace(run, notes=(*run.notes, *mode.notes()))
+
+
+def real_forward(
+    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None, observe: Observe | None = None,
+) -> Run:  # fmt: skip
+    """The same on a real copy and the real inputs: the truth that `fake_forward` predicts.
+
+    Args:
+        module: with values; it is left as it is.
+        args: positional inputs.
+        kwargs: keyword ones.
+        options: of the pass.
+        observe: makes who watches it; by default a mode that follows storages.
+    """
+    options = options or StepOptions()
+    copied, inputs = real_copy(module), real_tree((tuple(args), dict(kwargs or {})))
+    with undisturbed(on_cpu=False), device_kernels(options, fake=False):
+        return _forward(
+            copied, inputs, options, observe or watched(device=options.device), "run for real"
+        )
+
+
+def _forward(
+    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions, observe: Observe,
+    how: str,
+) -> Run:  # fmt: skip
+    scopes = ScopeTracker(module)
+    tracker = observe(scopes)
+    existing(tracker, module, inputs)
+    args, kwargs = inputs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with scopes, tracker:
+                tracker.begin("forward")
+                with region_of(module, options):
+                    out = module(*args, **kwargs)
+                tracker.mark(tensors_of(out), "output")
+        except PeakfoldError:
+            raise
+        except Exception as error:  # the forward pass is the user's own code
+            hint = "check that it runs in torch alone; --route run follows what values decide"
+            raise failure(module, error, f"a forward pass {how}", hint) from None
+    return replace(tracker.run(), notes=tuple(tracker.notes))

@@ -1,0 +1,37 @@
+"""Today's slice of the families: predictions beside a plain loop in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzzing.campaign import SLICES, slice_number
+
+pytest.importorskip("torch", reason="pip install 'peakfold[torch]'")
+pytest.importorskip("transformers", reason="pip install transformers")
+
+from peakfold.frontends import torch_asked
+from tests.oracles.torch_families import FAMILIES, names
+from tests.oracles.torch_predicted import beside
+
+pytestmark = [pytest.mark.torch, pytest.mark.req("R13")]
+_SLICES = 2 * SLICES
+"""Each commit walks a twentieth; `make oracles` all of them."""
+
+
+def test_todays_slice(capsys: pytest.CaptureFixture[str]) -> None:
+    found = beside(list(names())[slice_number() :: _SLICES])
+    with capsys.disabled():
+        print(f"\nfamilies, slice {slice_number()} of {_SLICES}: {len(found)} cases")
+    assert [f"{b.name}: {b.error:+.2%} {b.why}" for b in found if not b.right] == []
+
+
+def test_all_sixteen_families_are_there() -> None:
+    assert len(FAMILIES) == 16
+    assert {name.split()[0] for name in names()} == set(FAMILIES)
+
+
+def test_a_library_that_sees_fake_tensors_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle can fail: models that ask who watches get another answer, and another peak."""
+    monkeypatch.setattr(torch_asked, "_answers", dict)
+    broken = beside(["llama sdpa ones step"])
+    assert not broken[0].right
