@@ -29,6 +29,7 @@ _REDUCING = {
     _aten.mse_loss.default: 1, _aten.smooth_l1_loss.default: 1, _aten.soft_margin_loss.default: 2,
 }  # fmt: skip
 """Losses that make a tensor of their operands' size before they reduce it, and how many."""
+_CTC_GRADIENTS = frozenset({_aten._ctc_loss_backward.default, _aten._ctc_loss_backward.Tensor})
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -54,6 +55,12 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
     if func in _REDUCING:
         x, reduced = args[0], len(args) < 3 or bool(args[2])
         return _REDUCING[func] * int(x.numel()) * int(x.element_size()) if reduced else 0
+    if func in _CTC_GRADIENTS:  # a table of the other direction, as large as the saved one
+        return int(args[6].numel()) * int(args[6].element_size())
+    if func is _aten.masked_select.default:  # the mask is summed before there is a result
+        x, mask = args[0], args[1]
+        counted = int(mask.numel()) * 8 - chosen(mask) * int(x.element_size())
+        return max(0, counted) if mask.dtype in _MASKS else 0
     if func in INDEXED:
         return positions(args[1])
     return _mixed(args) if _converts(func) else 0

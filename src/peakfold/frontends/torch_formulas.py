@@ -232,6 +232,6 @@ def _fits(one: Any, two: Any) -> bool:
     """Whether the first can take the result of an operator of both."""
     return (
         isinstance(two, torch.Tensor)
-        and torch.broadcast_shapes(one.shape, two.shape) == one.shape  # type: ignore[no-untyped-call]
+        and torch.broadcast_shapes(one.shape, two.shape) == one.shape
         and torch.promote_types(one.dtype, two.dtype) == one.dtype
     )
