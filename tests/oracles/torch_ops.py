@@ -84,14 +84,15 @@ def predicted(step: Step, scratch: CpuScratch | None) -> int | str:
 
 
 def rows(group: str, *, tenth: int | None = None) -> list[Row]:
-    """The steps of a group, all or a tenth; their truth from one process."""
+    """The steps of a group; or a tenth, without what a plan tells. Truth from one process."""
     made = dict(GROUPS[group]())
     names = [name for n, name in enumerate(made) if tenth is None or n % SLICES == tenth]
     true, scratch = peaks(group, names), CpuScratch()
     return [
-        Row(name, true[name], predicted(made[name](), None), predicted(made[name](), scratch))
+        Row(name, true[name], predicted(made[name](), None) if tenth is None else "not asked",
+            predicted(made[name](), scratch))
         for name in names
-    ]
+    ]  # fmt: skip
 
 
 def sliced(group: str) -> list[Row]:
