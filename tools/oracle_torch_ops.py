@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
-
 from tests.oracles.torch_ops import OUTSIDE, rows, wrong  # noqa: E402
 from tests.oracles.torch_plain import GROUPS  # noqa: E402
 

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from .torch_losses import LOSSES  # noqa: E402
-from .torch_operators import PLAIN  # noqa: E402
-from .torch_ops import OUTSIDE, Row, sliced, wrong  # noqa: E402
-from .torch_plain import GROUPS  # noqa: E402
+from .torch_losses import LOSSES
+from .torch_operators import PLAIN
+from .torch_ops import OUTSIDE, Row, sliced, wrong
+from .torch_plain import GROUPS
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R14", "R27")]
 
@@ -28,7 +28,8 @@ def test_enough_is_asked() -> None:
     import torch
 
     named = {name.split(",")[0] for name in LOSSES}
-    assert len(PLAIN) >= 150 and len(named) >= 20
+    assert len(PLAIN) >= 150
+    assert len(named) >= 20
     assert len(OUTSIDE) <= 40
     functional = [n for n in dir(torch.nn.functional) if n.endswith("_loss") and n[0] != "_"]
     assert len(named) >= len(functional)
@@ -36,4 +37,5 @@ def test_enough_is_asked() -> None:
 
 def test_a_wrong_figure_is_found() -> None:
     assert [r.name for r in wrong([Row("x", 1000000, 0, 1002100), Row("y", 10, 0, 266)])] == ["x"]
-    assert wrong([Row("z", 10, 0, "refused")]) and not wrong([Row("w", "torch refuses", 0, 1)])
+    assert wrong([Row("z", 10, 0, "refused")])
+    assert not wrong([Row("w", "torch refuses", 0, 1)])
