@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_step import StepOptions, fake_steps
@@ -11,7 +11,7 @@ from peakfold.runtimes.torch.scratch import CpuScratch
 from tests.fuzzing.campaign import SLICES, slice_number
 
 from .torch_operators import Step
-from .torch_plain import GROUPS, peaks
+from .torch_plain import MADE, peaks
 
 FRACTION, BYTES = 0.002, 256
 """How far a prediction may be from the truth: the larger of both."""
@@ -83,21 +83,31 @@ def predicted(step: Step, scratch: CpuScratch | None) -> int | str:
         return str(error).splitlines()[0]
 
 
-def rows(group: str, *, tenth: int | None = None) -> list[Row]:
-    """The steps of a group; or a tenth, without what a plan tells. Truth from one process."""
-    made = dict(GROUPS[group]())
-    names = [name for n, name in enumerate(made) if tenth is None or n % SLICES == tenth]
-    true, scratch = peaks(group, names), CpuScratch()
-    return [
-        Row(name, true[name], predicted(made[name](), None) if tenth is None else "not asked",
-            predicted(made[name](), scratch))
-        for name in names
-    ]  # fmt: skip
+def rows(*groups: str, tenth: int | None = None) -> dict[str, list[Row]]:
+    """The steps of groups, or a tenth of each; their truth from one process.
+
+    Scratch is measured where a plan alone is not near the truth.
+    """
+    asked = [
+        (group, name)
+        for group in groups
+        for n, name in enumerate(MADE[group])
+        if tenth is None or n % SLICES == tenth
+    ]
+    true, scratch = peaks(asked), CpuScratch()
+    found: dict[str, list[Row]] = {group: [] for group in groups}
+    for group, name in asked:
+        plan = predicted(MADE[group][name](), None)
+        row = Row(name, true[group, name], plan, plan)
+        if row.runs and not row.near(plan):
+            row = replace(row, measured=predicted(MADE[group][name](), scratch))
+        found[group].append(row)
+    return found
 
 
-def sliced(group: str) -> list[Row]:
-    """Today's tenth."""
-    return rows(group, tenth=slice_number())
+def sliced() -> dict[str, list[Row]]:
+    """Today's tenth of every group."""
+    return rows(*MADE, tenth=slice_number())
 
 
 def wrong(found: Iterable[Row]) -> list[Row]:
