@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 from .torch_losses import LOSSES
 from .torch_operators import PLAIN
 from .torch_ops import OUTSIDE, Row, sliced, wrong
+from .torch_plain import MADE
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R14", "R27")]
 
