@@ -9,19 +9,19 @@ pytest.importorskip("torch")
 from .torch_losses import LOSSES
 from .torch_operators import PLAIN
 from .torch_ops import OUTSIDE, Row, sliced, wrong
-from .torch_plain import GROUPS
+from .torch_plain import MADE
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R14", "R27")]
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_todays_slice(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = sliced(group)
-    with capsys.disabled():
-        near = sum(row.near(row.measured) for row in found)
-        print(f"\ntorch {group}: {near} of {len(found)} near, {len(wrong(found))} wrong")
-    assert not wrong(found), "\n".join(row.line() for row in wrong(found))
-    assert not [row for row in found if "internal" in f"{row.plan} {row.measured}"]
+def test_todays_slice(capsys: pytest.CaptureFixture[str]) -> None:
+    for group, found in sliced().items():
+        with capsys.disabled():
+            near = sum(row.near(row.measured) for row in found)
+            print(f"\ntorch {group}: {near} of {len(found)} near, {len(wrong(found))} wrong")
+        assert not wrong(found), "\n".join(row.line() for row in wrong(found))
+        assert any(row.near(row.measured) for row in found)
+        assert not [row for row in found if "internal" in f"{row.plan} {row.measured}"]
 
 
 def test_enough_is_asked() -> None:
@@ -30,7 +30,8 @@ def test_enough_is_asked() -> None:
     named = {name.split(",")[0] for name in LOSSES}
     assert len(PLAIN) >= 150
     assert len(named) >= 20
-    assert len(OUTSIDE) <= 40
+    assert set(OUTSIDE) <= {name for steps in MADE.values() for name in steps}
+    assert len(OUTSIDE) <= 30
     functional = [n for n in dir(torch.nn.functional) if n.endswith("_loss") and n[0] != "_"]
     assert len(named) >= len(functional)
 
