@@ -249,10 +249,7 @@ def truths(case: Case) -> list[int]:
     module = case.module
     own = (*module.parameters(), *module.buffers())
     if case.way == "decode":
-        found = []
-        for given in later(case):
-            found.append(_plainly(module, given, there((*own, *tensors(given)))))
-        return found
+        return [_plainly(module, given, there((*own, *tensors(given)))) for given in later(case)]
     held = (*own, *tensors(case.kwargs))
     if case.way == "prefill":
         with torch.no_grad():

@@ -18,6 +18,7 @@ from torch import _guards, _subclasses
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from peakfold.frontends.torch_known import plainly
 from peakfold.frontends.torch_packed import pad_packed
 
 _WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
@@ -82,4 +83,5 @@ def _numpy(tensor: Any, **kwargs: Any) -> Any:
     held = None if values is None else values.of(tensor)
     if held is None:
         raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
-    return held.numpy(**kwargs)
+    with plainly():
+        return held.numpy(**kwargs)
