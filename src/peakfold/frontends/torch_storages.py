@@ -91,7 +91,7 @@ class StorageTracker(Watching):
         """Run one operator and note the storages of its operands and results."""
         if self._formulas.hides():
             return run_operator(func, args, kwargs)
-        if func in _WRITTEN_IN_OTHERS and type(args[0]) is FakeTensor:
+        if func in _WRITTEN_IN_OTHERS:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         func = self._formulas.instead(self._unwatched(func, args), args)
