@@ -90,17 +90,32 @@ def positions(indices: Any) -> int:
 
 
 def _positions(index: Any) -> int:
-    """Where a mask is true, a row of int64 for each of its dimensions; none where unknown."""
+    """Where a mask is true, a row of int64 for each of its dimensions."""
     return chosen(index) * int(index.dim()) * 8
 
 
 def chosen(mask: Any) -> int:
-    """How many elements of a fake mask are true; 0 where that is not known, or it is no mask."""
-    values = getattr(getattr(mask, "fake_mode", None), "values", None)
-    if mask.dtype not in _MASKS or values is None:
+    """How many elements of a mask are true: all that may be where that is not known."""
+    if mask.dtype not in _MASKS:
         return 0
-    real = values.of(mask)
+    real = _known(mask)
     if real is None:
-        return 0
+        return int(mask.numel())
     with plainly():
         return int(real.count_nonzero())
+
+
+def assumed(func: Any, args: Any) -> str:
+    """What a call's scratch takes for granted, as a note; empty where it is nothing."""
+    masks = [i for i in args[1] if i is not None and i.dtype in _MASKS] if func in INDEXED else ()
+    unknown = any(_known(mask) is None for mask in masks)
+    return "masks of unknown values as indices: their positions are counted at their most" * unknown
+
+
+def _known(mask: Any) -> torch.Tensor | None:
+    """A mask with its values; `None` where they are unknown."""
+    mode = getattr(mask, "fake_mode", None)
+    if mode is None:
+        return mask if mask.device.type == "cpu" else None
+    values = getattr(mode, "values", None)
+    return None if values is None else values.of(mask)

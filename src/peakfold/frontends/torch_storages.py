@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from peakfold.frontends.torch_casts import assumed
 from peakfold.frontends.torch_engine import Unwatched
 from peakfold.frontends.torch_formulas import Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
@@ -108,6 +109,8 @@ class StorageTracker(Watching):
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:
                 self._recording.scratch(name, nbytes)
+                if said := assumed(func, args):
+                    self.notes.setdefault(said)
         return out
 
     def _place(self) -> str:
