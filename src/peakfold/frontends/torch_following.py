@@ -48,6 +48,7 @@ class _Facts:
         sizes: values decide the shapes of its results.
         moves: it changes where a tensor lies, and not what it holds.
         random: it draws.
+        moot: nothing can be told of its results if no operand is known.
     """
 
     name: str
@@ -57,6 +58,7 @@ class _Facts:
     sizes: bool
     moves: bool
     random: bool
+    moot: bool
 
 
 @functools.cache
@@ -67,10 +69,12 @@ def _facts(func: OpOverload) -> _Facts:
         for at, argument in enumerate(given)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+    name = func._schema.name.partition("::")[2]
     return _Facts(
-        func._schema.name.partition("::")[2], func.namespace in ("aten", "prims"), writes,
+        name, func.namespace in ("aten", "prims"), writes,
         torch.Tag.data_dependent_output in tags, torch.Tag.dynamic_output_shape in tags,
         torch.Tag.inplace_view in tags, torch.Tag.nondeterministic_seeded in tags,
+        name not in _READLESS and not guessable(func) and func not in BY_SHAPES,
     )  # fmt: skip
 
 
@@ -241,8 +245,7 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
                 return args[0]
         facts, values = _facts(func), self.values
         known = [key_of(t) in values for t in given]
-        moot = facts.name not in _READLESS and not guessable(func) and func not in BY_SHAPES
-        if given and not any(known) and moot:
+        if given and facts.moot and not any(known):
             return self._fake(func, types, args, kwargs)
         call = _Call(values, func, facts, args, kwargs, given, all(known) and not _open(args))
         masks = func is _aten.index.Tensor
@@ -265,7 +268,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def _fake(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
         out = super().dispatch(func, types, args, kwargs)
-        if self._numbers and any(t._has_symbolic_sizes_strides for t in tensors_in(out)):
+        made = (out,) if type(out) is FakeTensor else tensors_in(out)
+        if self._numbers and any(t._has_symbolic_sizes_strides for t in made):
             raise DynamicOutputShapeException(func)
         return out
 

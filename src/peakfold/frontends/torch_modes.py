@@ -8,7 +8,7 @@ dispatch handler works on tensors, function modes stay out: it only looks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -49,11 +49,22 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     """The tensors of a tree of lists, tuples and dicts, in order."""
     if isinstance(tree, torch.Tensor):
         return [tree]
+    found: list[torch.Tensor] = []
     if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, list | tuple):
-        return []
-    return [tensor for item in tree for tensor in tensors_in(item)]
+        _collect(tree.values(), found)
+    elif isinstance(tree, list | tuple):
+        _collect(tree, found)
+    return found
+
+
+def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, list | tuple):
+            _collect(item, found)
+        elif isinstance(item, dict):
+            _collect(item.values(), found)
 
 
 class Replacing(TorchFunctionMode, ABC):
