@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tests.oracles import torch_generated, torch_habits, torch_losses, torch_operators
+from tests.oracles import torch_generated, torch_libraries, torch_losses, torch_operators
 from tests.oracles.torch_operators import Step
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
     "operators": torch_operators.steps, "losses": torch_losses.steps,
-    "modules": torch_generated.steps, "habits": torch_habits.steps,
+    "modules": torch_generated.steps, "habits": torch_libraries.steps,
 }  # fmt: skip
 
 
