@@ -14,8 +14,10 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from peakfold import ModelError, cost  # noqa: E402
+from peakfold.frontends.bindings import Bindings  # noqa: E402
 from peakfold.frontends.torch_forward import fake_forward, real_forward  # noqa: E402
 from peakfold.frontends.torch_joint import joint_graph  # noqa: E402
+from peakfold.frontends.torch_load import load_callable, load_example  # noqa: E402
 from peakfold.frontends.torch_module import Example, capture, input_names  # noqa: E402
 from peakfold.frontends.torch_objects import changed, named_tensors, tensors_of  # noqa: E402
 from peakfold.frontends.torch_options import StepOptions  # noqa: E402
@@ -300,3 +302,19 @@ def _same_twice(route: Any, cache: Any, *given: Any) -> int:
     assert _values(cache) == values
     assert one is not None
     return int(one)
+
+
+def meta_case() -> tuple[Any, Any]:
+    return Grows(), (torch.ones(2, 8), Plain(100_000))
+
+
+@pytest.mark.parametrize("route", ["export", "trace"])
+def test_objects_that_a_callable_makes_without_memory(route: Any) -> None:
+    made = load_callable(f"{__name__}:meta_case", Bindings())[0]
+    assert made.inputs == ("x", "cache_kept_0")
+    assert cost(made).total().figures.macs == 100_002 * 64
+    example = load_example(f"{__name__}:meta_case")
+    assert example.args[1].kept[0].device.type == "meta"
+    graph = capture(*_parts(example), route=route)
+    assert cost(graph).total().figures.macs == 100_002 * 64
+    assert fake_steps(*_parts(example), options=SGD).steady.peak

@@ -97,14 +97,18 @@ LOSSES = {
     "mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss, "soft_margin": F.soft_margin_loss,
     "bce": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y), "huber": F.huber_loss,
     "fold": lambda x, _: F.fold(F.unfold(x, 3), 14, 3).sum(), "l1": F.l1_loss,
-    "bce_with_logits": F.binary_cross_entropy_with_logits, "kl_div": F.kl_div,
+    "kl_div": F.kl_div,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_a_loss_keeps_the_block_that_its_kernel_does(name, reduction):
-    """Some kernels reduce into a block as large as what they started from."""
+    """Some kernels reduce into a block as large as what they started from.
+
+    Not here: `binary_cross_entropy_with_logits`, a kernel of other operators that a mode around
+    a real step does not see inside. The oracle of losses holds it against a plain loop.
+    """
 
     class Net(nn.Module):
         def __init__(self):

@@ -338,7 +338,8 @@ def test_conventions_of_other_operations():
     assert other("dropout", [(2, 3)]) == 0
     assert other("dropout", [(2, 3)], training_mode=1) == 12  # times the mask, and scaled
     assert other("image_decoder", [(100,)]) is None
-    assert other("dft", [(1, 8, 1)], dft_length=(8,), axis=1) == 5 * 8 * 3
+    assert other("dft", [(1, 8, 2)], dft_length=(8,), axis=1) == 5 * 8 * 3
+    assert other("dft", [(1, 8, 1)], dft_length=(8,), axis=1) == 5 * 8 * 3 // 2  # real
     assert other("reshape", [(2, 3)], shape=(6,)) == 0
     assert other("top_k", [(2, 3)], k=1) == 6
     assert other("top_k", [(2, 3)], k=2) == 12

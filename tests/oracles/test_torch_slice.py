@@ -6,34 +6,37 @@ import pytest
 
 pytest.importorskip("torch")
 
-from .torch_losses import LOSSES  # noqa: E402
-from .torch_operators import PLAIN  # noqa: E402
-from .torch_ops import OUTSIDE, Row, sliced, wrong  # noqa: E402
-from .torch_plain import GROUPS  # noqa: E402
+from .torch_losses import LOSSES
+from .torch_operators import PLAIN
+from .torch_ops import OUTSIDE, Row, sliced, wrong
+from .torch_plain import MADE
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R14", "R27")]
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_todays_slice(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = sliced(group)
-    with capsys.disabled():
-        near = sum(row.near(row.measured) for row in found)
-        print(f"\ntorch {group}: {near} of {len(found)} near, {len(wrong(found))} wrong")
-    assert not wrong(found), "\n".join(row.line() for row in wrong(found))
-    assert not [row for row in found if "internal" in f"{row.plan} {row.measured}"]
+def test_todays_slice(capsys: pytest.CaptureFixture[str]) -> None:
+    for group, found in sliced().items():
+        with capsys.disabled():
+            near = sum(row.near(row.measured) for row in found)
+            print(f"\ntorch {group}: {near} of {len(found)} near, {len(wrong(found))} wrong")
+        assert not wrong(found), "\n".join(row.line() for row in wrong(found))
+        assert any(row.near(row.measured) for row in found)
+        assert not [row for row in found if "internal" in f"{row.plan} {row.measured}"]
 
 
 def test_enough_is_asked() -> None:
     import torch
 
     named = {name.split(",")[0] for name in LOSSES}
-    assert len(PLAIN) >= 150 and len(named) >= 20
-    assert len(OUTSIDE) <= 40
+    assert len(PLAIN) >= 150
+    assert len(named) >= 20
+    assert set(OUTSIDE) <= {name for steps in MADE.values() for name in steps}
+    assert len(OUTSIDE) <= 30
     functional = [n for n in dir(torch.nn.functional) if n.endswith("_loss") and n[0] != "_"]
     assert len(named) >= len(functional)
 
 
 def test_a_wrong_figure_is_found() -> None:
     assert [r.name for r in wrong([Row("x", 1000000, 0, 1002100), Row("y", 10, 0, 266)])] == ["x"]
-    assert wrong([Row("z", 10, 0, "refused")]) and not wrong([Row("w", "torch refuses", 0, 1)])
+    assert wrong([Row("z", 10, 0, "refused")])
+    assert not wrong([Row("w", "torch refuses", 0, 1)])

@@ -187,7 +187,8 @@ def _inputs(family: str, mask: str, *, trains: bool) -> dict[str, Any]:
 
 def later(case: Case) -> Iterator[dict[str, Any]]:
     """The inputs of each step of decoding; whoever asks for the next one runs one in between."""
-    with torch.no_grad():
+    recorded = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with torch.no_grad(), recorded:  # the profiler tells the end only of what it saw begin
         first = case.module(**case.kwargs)
     family = case.name.split()[0]
     cache, ids = first.past_key_values, "decoder_input_ids" if family in _TWO else "input_ids"
@@ -225,9 +226,13 @@ def tensors(tree: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         yield from tensors(vars(tree), depth + 1)
 
 
-def allocated(run: Callable[[], Any], held: Iterable[torch.Tensor]) -> int:
-    """Bytes of what is held before, plus the most that the allocations of a run add up to."""
-    before = {s._cdata: s.nbytes() for s in (t.untyped_storage() for t in held)}
+def there(held: Iterable[torch.Tensor]) -> int:
+    """Bytes of the storages of tensors. None of them is kept: a cache may let go of its own."""
+    return sum({s._cdata: s.nbytes() for s in (t.untyped_storage() for t in held)}.values())
+
+
+def allocated(run: Callable[[], Any], before: int) -> int:
+    """Bytes that were there before, plus the most that the allocations of a run add up to."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         kept = run()
     del kept
@@ -236,23 +241,20 @@ def allocated(run: Callable[[], Any], held: Iterable[torch.Tensor]) -> int:
         if event.name() == "[memory]":
             total += event.nbytes()
             highest = max(highest, total)
-    return sum(before.values()) + highest
+    return before + highest
 
 
 def truths(case: Case) -> list[int]:
     """The peak of a case: of its second step, of a forward pass, or of each step of decoding."""
     module = case.module
+    own = (*module.parameters(), *module.buffers())
     if case.way == "decode":
-        found = []
-        for given in later(case):
-            held = [*module.parameters(), *module.buffers(), *tensors(given)]
-            found.append(_plainly(module, given, held))
-        return found
-    held = [*module.parameters(), *module.buffers(), *tensors(case.kwargs)]
+        return [_plainly(module, given, there((*own, *tensors(given)))) for given in later(case)]
+    held = (*own, *tensors(case.kwargs))
     if case.way == "prefill":
         with torch.no_grad():
             module(**case.kwargs)
-        return [_plainly(module, case.kwargs, held)]
+        return [_plainly(module, case.kwargs, there(held))]
     optimizer = case.optimizer(module.parameters())
 
     def once() -> None:
@@ -265,12 +267,13 @@ def truths(case: Case) -> list[int]:
         optimizer.zero_grad(set_to_none=True)
 
     once()
-    return [allocated(once, [*held, *tensors(list(optimizer.state.values()))])]
+    states = tensors(list(optimizer.state.values()))
+    return [allocated(once, there((*held, *states)))]
 
 
-def _plainly(module: torch.nn.Module, given: dict[str, Any], held: list[torch.Tensor]) -> int:
+def _plainly(module: torch.nn.Module, given: dict[str, Any], before: int) -> int:
     with torch.no_grad():
-        return allocated(lambda: module(**given), held)
+        return allocated(lambda: module(**given), before)
 
 
 if __name__ == "__main__":

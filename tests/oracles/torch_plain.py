@@ -1,8 +1,8 @@
 """The truth of a training step: a plain loop in a process that knows nothing of peakfold.
 
-``python -m tests.oracles.torch_plain GROUP`` reads names of steps, a line each, and prints a line
-of JSON for each: the bytes that were there before the second step plus the highest running sum
-of the allocations in it, or why it cannot be run.
+``python -m tests.oracles.torch_plain`` reads groups and names of steps and prints a line of JSON
+for each: the bytes that were there before the second step plus the highest running sum of the
+allocations in it, or why it cannot be run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -26,6 +26,7 @@ GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
     "operators": torch_operators.steps, "losses": torch_losses.steps,
     "modules": torch_generated.steps, "habits": torch_libraries.steps,
 }  # fmt: skip
+MADE = {group: dict(steps()) for group, steps in GROUPS.items()}
 
 
 def peak(step: Step) -> int:
@@ -51,30 +52,28 @@ def peak(step: Step) -> int:
     return sum(before.values()) + highest
 
 
-def peaks(group: str, names: Iterable[str]) -> dict[str, int | str]:
-    """The truths of some steps of a group, from a process of its own; why not, where not."""
+def peaks(asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int | str]:
+    """The truths of steps by group and name, from one process; why not, where it does not run."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.oracles.torch_plain", group], cwd=ROOT, text=True,
-        input="\n".join(names), capture_output=True, check=False,
+        [sys.executable, "-m", "tests.oracles.torch_plain"], cwd=ROOT, text=True,
+        input=json.dumps(list(asked)), capture_output=True, check=False,
     )  # fmt: skip
-    found = dict(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("["))
     if ran.returncode:
         raise RuntimeError(ran.stderr[-2000:])
-    return found
+    lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
+    return {(group, name): told for group, name, told in lines}
 
 
-def _told(group: str, names: Iterable[str]) -> Iterator[tuple[str, int | str]]:
-    made = dict(GROUPS[group]())
-    for name in names:
-        try:
-            yield name, peak(made[name]())
-        except (RuntimeError, NotImplementedError, ValueError) as error:
-            yield name, f"{type(error).__name__}: {error}".splitlines()[0]
+def _told(group: str, name: str) -> int | str:
+    try:
+        return peak(MADE[group][name]())
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    for found in _told(sys.argv[1], sys.stdin.read().splitlines()):
-        print(json.dumps(found), flush=True)
+    for group, name in json.load(sys.stdin):
+        print(json.dumps([group, name, _told(group, name)]), flush=True)

@@ -23,6 +23,7 @@ from peakfold.arguments import mapping, whole, word
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, Op, Role, Tensor, unbound, walk_regions
 from peakfold.ops import REGISTRY, Context, Engine, OpSpec, context, lookup
+from peakfold.ops.complexes import PARTS
 
 
 def cost_of(
@@ -202,14 +203,14 @@ def _dtype(ctx: Context, engine: Engine) -> str:
     """The element type an op computes in.
 
     On a matrix engine its first operand's; else its result's, unless that is only a truth value
-    or an index.
+    or an index. That of its parts, where numbers are complex.
     """
     first: Tensor | None = next((t for t in ctx.inputs if t is not None), None)
     made: Tensor | None = next((t for t in ctx.outputs if t is not None), None)
     if engine != "matrix" and made is not None and made.dtype.name not in ("bool", "int64"):
-        return made.dtype.name
+        return PARTS.get(made.dtype.name, made.dtype.name)
     chosen = first or made
-    return "" if chosen is None else chosen.dtype.name
+    return "" if chosen is None else PARTS.get(chosen.dtype.name, chosen.dtype.name)
 
 
 def _made(ctx: Context) -> tuple[int | None, int | None]:

@@ -44,6 +44,8 @@ class Arguments:
             self.start[name] = len(self.refs) - len(value)
         elif value is None:
             self.refs.append(None)
+        elif isinstance(value, list | tuple) and any(map(self.is_packed, value)):
+            self.packed += value
         elif self.is_packed(value):
             self.packed.append(value)
         else:
@@ -83,6 +85,8 @@ def does_nothing(attrs: Mapping[str, AttrValue]) -> bool:
 
 def row_attributes(kind: str, name: str, arguments: Arguments) -> dict[str, AttrValue]:
     """What a row needs and only operands tell."""
+    if kind == "rnn_layers" and arguments.packed:
+        return {"first_weight": len(arguments.refs)}  # packed ones follow all tensors
     if kind == "rnn_layers":
         first = next(arguments.start[key] for key in _WEIGHTS if key in arguments.start)
         counted = 4 if name == "mkldnn_rnn_layer" else len(arguments.refs) - first
@@ -107,4 +111,7 @@ def _points(name: str, arguments: Arguments) -> tuple[int, ...]:
         return (lengths,)
     if isinstance(lengths, tuple):
         return tuple(int(n) for n in lengths if not isinstance(n, str))
-    return tuple(int(shape[int(axis)]) for axis in axes if not isinstance(axis, str))
+    found = [int(shape[int(axis)]) for axis in axes if not isinstance(axis, str)]
+    if found and any(part in name for part in ("irfft", "_hfft", "c2r")):
+        found[-1] = 2 * (found[-1] - 1)  # of half a spectrum the whole comes back
+    return tuple(found)

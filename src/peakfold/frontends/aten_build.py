@@ -45,11 +45,16 @@ class CallBuilder(Versions):
         """Ops so far."""
         return len(self._ops)
 
+    def knows_packed(self, packed: object) -> bool:
+        """Whether the weights of a packing were added."""
+        return hash(packed) in self._packed
+
     def declare_packed(self, packed: object, tensors: Iterable[Ref], names: Iterable[str]) -> None:
         """Add the weights that a module keeps packed for a kernel; calls name the packing."""
+        self._packed[hash(packed)] = []
         for ref, name in zip(tensors, names, strict=True):
             self.declare(ref, name, Role.PARAMETER, trainable=False)
-            self._packed.setdefault(hash(packed), []).append(self._name[ref.key])
+            self._packed[hash(packed)].append(self._name[ref.key])
 
     def control(
         self, name: str, kind: str, inputs: Sequence[Ref], results: Sequence[Ref | None],

@@ -85,7 +85,8 @@ def _numpy(tensor: Any, **kwargs: Any) -> Any:
     held = None if values is None else values.of(tensor)
     if held is None:
         raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
-    return held.numpy(**kwargs)
+    with plainly():
+        return held.numpy(**kwargs)
 
 
 def _deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:

@@ -7,6 +7,7 @@ nothing to tell; what else a kernel takes is measured (`runtimes/torch/scratch.p
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ _REDUCING = {
     _aten.mse_loss.default: 1, _aten.smooth_l1_loss.default: 1, _aten.soft_margin_loss.default: 2,
 }  # fmt: skip
 """Losses that make a tensor of their operands' size before they reduce it, and how many."""
+_CTC_GRADIENTS = frozenset({_aten._ctc_loss_backward.default, _aten._ctc_loss_backward.Tensor})
 _MASKS = (torch.bool, torch.uint8)
 
 
@@ -53,11 +55,22 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
     if func in _REDUCING:
         x, reduced = args[0], len(args) < 3 or bool(args[2])
         return _REDUCING[func] * int(x.numel()) * int(x.element_size()) if reduced else 0
+    if func in _CTC_GRADIENTS:  # a table of the other direction, as large as the saved one
+        return int(args[6].numel()) * int(args[6].element_size())
+    if func is _aten.masked_select.default:  # the mask is summed before there is a result
+        x, mask = args[0], args[1]
+        counted = int(mask.numel()) * 8 - chosen(mask) * int(x.element_size())
+        return max(0, counted) if mask.dtype in _MASKS else 0
     if func in INDEXED:
         return positions(args[1])
-    if torch.Tag.pointwise in func.tags and func not in _AS_THEY_ARE:
-        return 0 if func._schema.is_mutable else _mixed(args)
-    return 0
+    return _mixed(args) if _converts(func) else 0
+
+
+@functools.cache
+def _converts(func: Any) -> bool:
+    """Whether the kernel works element by element in one type, into a result of its own."""
+    own = func not in _AS_THEY_ARE and not func._schema.is_mutable
+    return own and torch.Tag.pointwise in func.tags
 
 
 def _mixed(args: Any) -> int:
@@ -78,11 +91,16 @@ def positions(indices: Any) -> int:
 
 def _positions(index: Any) -> int:
     """Where a mask is true, a row of int64 for each of its dimensions; none where unknown."""
-    values = getattr(getattr(index, "fake_mode", None), "values", None)
-    if index.dtype not in _MASKS or values is None:
+    return chosen(index) * int(index.dim()) * 8
+
+
+def chosen(mask: Any) -> int:
+    """How many elements of a fake mask are true; 0 where that is not known, or it is no mask."""
+    values = getattr(getattr(mask, "fake_mode", None), "values", None)
+    if mask.dtype not in _MASKS or values is None:
         return 0
-    mask = values.of(index)
-    if mask is None:
+    real = values.of(mask)
+    if real is None:
         return 0
     with plainly():
-        return int(mask.count_nonzero()) * int(index.dim()) * 8
+        return int(real.count_nonzero())

@@ -48,7 +48,7 @@ class Unwatched:
         """Another operator on the same arguments, or `func`."""
         if func is not _ADD and func not in _INTO_ZEROS:
             return func
-        if torch.is_grad_enabled() or not _by_engine():
+        if (func is _ADD and torch.is_grad_enabled()) or not _by_engine():
             return func
         if func is not _ADD:
             fresh = self._zeros == (args[0].untyped_storage()._cdata, _node())
@@ -58,7 +58,7 @@ class Unwatched:
 
     def done(self, func: Any, out: Any) -> None:
         """Remember zeros, and for which formula they were made."""
-        if func in _ZEROS and not torch.is_grad_enabled():
+        if func in _ZEROS:
             self._zeros = (out.untyped_storage()._cdata, _node())
 
 

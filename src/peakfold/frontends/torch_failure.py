@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import torch
 
@@ -15,6 +17,10 @@ from peakfold.frontends.torch_scope import failed_module
 
 _BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
             "DynamicOutputShapeException")  # fmt: skip
+
+
+_T = TypeVar("_T")
+_NO_GRADIENT = ("does not require grad", "appears to not have been used in the graph")
 
 
 def failure(module: torch.nn.Module, error: Exception, what: str, hint: str) -> ModelError:
@@ -58,6 +64,36 @@ def line_now() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def wants_gradients(error: Exception) -> bool:
+    """Whether it failed for gradients that were not recorded: the module differentiates."""
+    return any(said in str(error) for said in _NO_GRADIENT)
+
+
+def with_gradients_if_wanted(run: Callable[[bool], _T]) -> tuple[_T, tuple[str, ...]]:
+    """Run without gradients; with, if it needs them, and a note that says so.
+
+    Args:
+        run: what is run, told whether gradients are recorded.
+
+    Raises:
+        ModelError: it failed for another reason, or with gradients, too.
+    """
+    try:
+        return run(False), ()
+    except ModelError as error:
+        if not wants_gradients(error):
+            raise
+    said = "the module differentiates in its forward pass: followed with gradients recorded"
+    return run(True), (said,)
+
+
+def transformed(error: Exception) -> bool:
+    """Whether it failed inside a function transform (`torch.func`, `torch.vmap`)."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = any("_functorch" in f.filename and "aot" not in f.filename for f in frames)
+    return inside or "functorch" in str(error)
+
+
 def _by_data(error: Exception) -> bool:
     return type(error).__name__ in _BY_DATA
 
@@ -66,7 +102,7 @@ def failed_step(module: torch.nn.Module, error: Exception, *, real: bool = False
     """The error of a training step, run on tensors without values or for real."""
     if real:
         return failure(module, error, "a training step", "")
-    hint = "branches and loops that values decide cannot be followed without values"
+    hint = "follow the step for real, with the values that decide: --route run"
     if not _by_data(error):
         hint = "check that one step of it runs in torch alone"
     return failure(module, error, "a training step on tensors without values", hint)

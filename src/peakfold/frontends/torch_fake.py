@@ -40,11 +40,20 @@ def fake_mode() -> FakeTensorMode:
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
-def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
-    """A fake tensor on the CPU with the same type, shape and strides.
+Stores = dict[int, torch.UntypedStorage]
+
+
+def fake_like(tensor: torch.Tensor, mode: FakeTensorMode, stores: Stores) -> torch.Tensor:
+    """A fake tensor on the CPU with the same type, shape and strides, in as large a storage.
 
     On the CPU whatever the device was: fake tensors of another device need its runtime, and a
     missing CUDA runtime ends the process.
+
+    Args:
+        tensor: any.
+        mode: what it belongs to.
+        stores: storages that were made so far, by those they stand for: what lies in one storage
+            lies in one again.
     """
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
         return mode.from_tensor(tensor)
@@ -52,15 +61,25 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
         return fake_sparse(tensor, mode)
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return mode.from_tensor(tensor)
-    empty = torch.empty_strided(
-        tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype, device="meta"
-    )
-    made: torch.Tensor = FakeTensor(mode, empty, _CPU)
+    made: torch.Tensor = FakeTensor(mode, _bare(tensor, stores), _CPU)
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
     if isinstance(mode, FollowingMode):
         mode.values.take(made, tensor)
     return made
+
+
+def _bare(tensor: torch.Tensor, stores: Stores) -> torch.Tensor:
+    """A meta tensor where the other lies: a slice of a cache holds the whole of it."""
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    held = tensor.untyped_storage()
+    if not all(type(n) is int for n in (*shape, *stride)) or held.nbytes() == 0:
+        return torch.empty_strided(shape, stride, dtype=tensor.dtype, device="meta")
+    if held._cdata not in stores:
+        room = torch.empty(held.nbytes(), dtype=torch.uint8, device="meta")
+        stores[held._cdata] = room.untyped_storage()
+    bare = torch.empty(0, dtype=tensor.dtype, device="meta")
+    return bare.set_(stores[held._cdata], tensor.storage_offset(), shape, stride)
 
 
 def fake_module(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
@@ -71,12 +90,13 @@ def fake_module(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Modul
     """
     memo: dict[int, Any] = {}
     kept: list[torch.Tensor] = []
+    stores: Stores = {}
     for tensor, registered in _tensors(module):
         if id(tensor) in memo:
             continue
         small = tensor.device.type == "cpu" and tensor.numel() <= _SMALL and tensor.is_leaf
         if registered or not small or isinstance(tensor, FakeTensor):
-            memo[id(tensor)] = fake_like(tensor, mode)
+            memo[id(tensor)] = fake_like(tensor, mode, stores)
             kept.append(tensor)
     return _copied(module, memo)
 
@@ -181,7 +201,8 @@ def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:
     Raises:
         ModelError: an object cannot be copied; names the argument and its class.
     """
-    return changed(tree, lambda tensor: _as_given(fake_like(tensor, mode), tensor))
+    stores: Stores = {}
+    return changed(tree, lambda tensor: _as_given(fake_like(tensor, mode, stores), tensor))
 
 
 def real_tree(tree: Any) -> Any:
@@ -266,17 +287,20 @@ def same_randomness() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(
-    *, on_cpu: bool = True, functions: AbstractContextManager[Any] | None = None
+    *,
+    on_cpu: bool = True,
+    functions: AbstractContextManager[Any] | None = None,
+    gradients: bool = False,
 ) -> Iterator[None]:
     """Process-wide switches as a capture needs them, put back afterwards.
 
     The fused inference path of attention modules is off (its arithmetic is the same, its
-    operators are not), random generators are put back, gradients are not recorded.
+    operators are not), random generators are put back, gradients are recorded where asked for.
     """
     fast, quiet = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     with ExitStack() as stack:
         stack.enter_context(same_randomness())
-        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.set_grad_enabled(gradients))
         if on_cpu:
             stack.enter_context(functions or OnCpu())
             stack.enter_context(regions_of_any_device())

@@ -21,7 +21,7 @@ from peakfold.frontends.torch_guesses import guessable, guessed
 from peakfold.frontends.torch_known import INTEGERS, PLAIN, Values, few, key_of, plainly
 from peakfold.frontends.torch_layouts import laid_out
 from peakfold.frontends.torch_modes import mapped, tensors_in
-from peakfold.frontends.torch_sizes import positions, sized
+from peakfold.frontends.torch_sizes import BY_SHAPES, positions, sized
 
 _aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -242,7 +242,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
                 return args[0]
         facts, values = _facts(func), self.values
         known = [key_of(t) in values for t in given]
-        if given and not any(known) and facts.name not in _READLESS and not guessable(func):
+        moot = facts.name not in _READLESS and not guessable(func) and func not in BY_SHAPES
+        if given and not any(known) and moot:
             return self._fake(func, types, args, kwargs)
         call = _Call(values, func, facts, args, kwargs, given, all(known) and not _open(args))
         masks = func is _aten.index.Tensor
@@ -250,7 +251,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             self._say(call)
             made = call.real()
             return made if facts.asks else self._as_fake(made, known=call.why)
-        shapes = sized(func, args, values.of) if any(known) else None
+        ruled = not kwargs and (any(known) or func in BY_SHAPES)
+        shapes = sized(func, args, values.of) if ruled else None
         if shapes is not None:
             self._say(call)
             return self._as_fake(shapes, known=None)

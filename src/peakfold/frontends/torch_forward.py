@@ -16,7 +16,7 @@ import torch
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_asked import answered_as_plain
-from peakfold.frontends.torch_failure import failure
+from peakfold.frontends.torch_failure import failure, with_gradients_if_wanted
 from peakfold.frontends.torch_fake import (
     fake_module,
     fake_tree,
@@ -56,15 +56,20 @@ def fake_forward(
         >>> run.static_bytes, run.peak, run.at_peak()["output"]
         (92, 116, 24)
     """
-    options = options or StepOptions()
-    mode = FollowingMode()
-    copied = fake_module(module, mode)
-    inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
-    with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
-        run = _forward(
-            copied, inputs, options, watched(workspace, options.device), "on tensors without values"
-        )
-    return replace(run, notes=(*run.notes, *mode.notes()))
+    chosen = options or StepOptions()
+    watch = watched(workspace, chosen.device)
+
+    def passed(gradients: bool) -> Run:
+        mode = FollowingMode()
+        copied = fake_module(module, mode)
+        inputs = fake_tree((tuple(args), dict(kwargs or {})), mode)
+        kernels = device_kernels(chosen, fake=True)
+        with undisturbed(functions=kernels, gradients=gradients), answered_as_plain(), mode:
+            run = _forward(copied, inputs, chosen, watch, "on tensors without values")
+        return replace(run, notes=(*run.notes, *mode.notes()))
+
+    run, said = with_gradients_if_wanted(passed)
+    return replace(run, notes=(*run.notes, *said))
 
 
 def real_forward(
@@ -80,12 +85,17 @@ def real_forward(
         options: of the pass.
         observe: makes who watches it; by default a mode that follows storages.
     """
-    options = options or StepOptions()
-    copied, inputs = real_copy(module), real_tree((tuple(args), dict(kwargs or {})))
-    with undisturbed(on_cpu=False), device_kernels(options, fake=False):
-        return _forward(
-            copied, inputs, options, observe or watched(device=options.device), "run for real"
-        )
+    chosen = options or StepOptions()
+    watch = observe or watched(device=chosen.device)
+
+    def passed(gradients: bool) -> Run:
+        copied, inputs = real_copy(module), real_tree((tuple(args), dict(kwargs or {})))
+        kernels = device_kernels(chosen, fake=False)
+        with undisturbed(on_cpu=False, gradients=gradients), kernels:
+            return _forward(copied, inputs, chosen, watch, "run for real")
+
+    run, said = with_gradients_if_wanted(passed)
+    return replace(run, notes=(*run.notes, *said))
 
 
 def _forward(

@@ -31,6 +31,7 @@ _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 _LSTM = torch.lstm
 _CTC = (torch.nn.functional.ctc_loss, torch.ctc_loss)
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
+_LINEAR = torch.nn.functional.linear
 
 
 class _DeviceKernels(OnCpu):
@@ -38,7 +39,9 @@ class _DeviceKernels(OnCpu):
 
     def __init__(self, options: StepOptions, *, fake: bool) -> None:
         cast = IN_FLOAT32 if options.device == "cuda" else frozenset()
-        super().__init__(frozenset({*_BODIES, *_DROPOUTS, *_CTC, _LSTM, _ATTENTION}) | cast)
+        super().__init__(
+            frozenset({*_BODIES, *_DROPOUTS, *_CTC, _LSTM, _ATTENTION, _LINEAR}) | cast
+        )
         self._options = options
         self._masks_of_bool = options.rules.dropout_mask == "bool"
         self._onednn = fake and options.rules.lstm == "onednn"
@@ -59,6 +62,8 @@ class _DeviceKernels(OnCpu):
             return in_float32(func, args, kwargs)
         if func is _ATTENTION:
             return _attention(func, args, kwargs, self._options)
+        if func is _LINEAR and self._fake and _added_after(args, kwargs):
+            return _linear(*args, **kwargs)
         return super().replaced(func, args, kwargs) if self._fake else func(*args, **kwargs)
 
 
@@ -70,6 +75,19 @@ def _byte_dropout(
     if not (training and train) or p == 0.0:
         return input
     return torch.native_dropout(input, p, True)[0]
+
+
+def _added_after(args: Any, kwargs: Any) -> bool:
+    """Whether a bias is added to the finished product, as it is where rows lie apart."""
+    rows = args[0] if args else kwargs["input"]
+    bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    apart = rows.dim() > 2 and not rows.is_contiguous() and rows.layout is torch.strided
+    return apart and bias is not None and not torch.is_autocast_enabled("cpu")
+
+
+def _linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The product, and the bias added in place: C++ does it out of place where it is watched."""
+    return torch.matmul(input, weight.t()).add_(bias)
 
 
 def _attention(func: Any, args: Any, kwargs: Any, options: StepOptions) -> Any:

@@ -76,21 +76,19 @@ class Values:
         """Take over the values of a tensor from outside, if they are there and few.
 
         Args:
-            fake: made in its likeness: same type, shape and strides.
+            fake: made in its likeness: same type, shape and strides, in as large a storage.
             real: any tensor; it is copied.
         """
         store = store_of(fake)
         strided = real.device == _CPU and real.layout is torch.strided
         if store is None or not strided or real.is_quantized or not few(real):
             return
-        if type(real) is FakeTensor or store.nbytes() > INTEGERS * 8:
+        held = real.untyped_storage()
+        if type(real) is FakeTensor or store.nbytes() > INTEGERS * 8 or store._cdata in self._real:
             return
-        with plainly():
-            span = store.nbytes() // real.element_size() - fake.storage_offset()
-            room = torch.zeros(store.nbytes(), dtype=torch.uint8).untyped_storage()
-            laid = torch.empty(0, dtype=real.dtype).set_(room, fake.storage_offset(), (span,), (1,))
-            laid.copy_(real.detach().as_strided((span,), (1,), real.storage_offset()))
-        self._put(store, room)
+        if held.nbytes() == store.nbytes():
+            with plainly():
+                self._put(store, held.clone())  # type: ignore[no-untyped-call]
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A tensor with its values, in the memory that its aliases share; `None` where unknown."""

@@ -31,7 +31,12 @@ from peakfold.errors import ModelError, PeakfoldError, UsageError
 from peakfold.frontends.torch_asked import answered_as_plain
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_export import mapped, read_program, with_notes
-from peakfold.frontends.torch_failure import failure
+from peakfold.frontends.torch_failure import (
+    failure,
+    transformed,
+    wants_gradients,
+    with_gradients_if_wanted,
+)
 from peakfold.frontends.torch_fake import (
     fake_mode,
     fake_module,
@@ -45,6 +50,7 @@ from peakfold.frontends.torch_fake import (
 from peakfold.frontends.torch_following import FollowingMode
 from peakfold.frontends.torch_light import stretched
 from peakfold.frontends.torch_objects import changed, is_leaf, named_tensors, tensors_of
+from peakfold.frontends.torch_prepacked import packed_layer
 from peakfold.frontends.torch_scope import ScopeTracker
 from peakfold.frontends.torch_trace import Recorder, record
 from peakfold.ir import Graph
@@ -145,11 +151,15 @@ def capture(
         if dims or shapes or dynamic:
             sizes = _sizes(args, kwargs, names, dynamic or {}, dims or {}, shapes or {})
             args, kwargs = _resized(args, kwargs, names, sizes)
-        if route == "export":
-            graph = _exported(module, args, kwargs, names)
-        else:
-            graph = _traced(module, args, kwargs, names, real=route == "run")
-    return with_notes(graph, _notes(module, route))
+
+        def captured(gradients: bool) -> Graph:
+            if route == "export":
+                return _exported(module, args, kwargs, names, gradients=gradients)
+            real = route == "run"
+            return _traced(module, args, kwargs, names, real=real, gradients=gradients)
+
+        graph, said = with_gradients_if_wanted(captured)
+    return with_notes(graph, (*said, *_notes(module, route)))
 
 
 def _notes(module: torch.nn.Module, route: Route) -> list[str]:
@@ -250,12 +260,13 @@ def _resized(
 
 def _exported(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+    *, gradients: bool,
 ) -> Graph:  # fmt: skip
     mode = fake_mode()
     copied = tensors_only(fake_module(module, mode))
     given = args, kwargs
     args, kwargs = opened_for(copied, fake_tree(given, mode))
-    with undisturbed(), warnings.catch_warnings():
+    with undisturbed(gradients=gradients), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         said = io.StringIO()  # a failing export prints its program: the error says enough
         try:
@@ -264,17 +275,28 @@ def _exported(
         except PeakfoldError:
             raise
         except Exception as error:  # exporting runs the user's own code
+            if transformed(error):
+                with suppress(ModelError):
+                    return _run_instead(module, *given, names, gradients=gradients)
             raise _failed(copied, error, "export") from None
         sys.stderr.write(said.getvalue())
         if mapped(program):
             with suppress(ModelError):
-                return _traced(module, *given, names, real=False)
+                return _run_instead(module, *given, names, gradients=gradients)
         return read_program(program, type(module).__name__)
+
+
+def _run_instead(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    names: Sequence[str], *, gradients: bool,
+) -> Graph:  # fmt: skip
+    graph = _traced(module, args, kwargs, names, real=False, gradients=gradients)
+    return with_notes(graph, ["an export does not show what torch.func runs: captured by trace"])
 
 
 def _traced(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
-    names: Sequence[str], *, real: bool,
+    names: Sequence[str], *, real: bool, gradients: bool,
 ) -> Graph:  # fmt: skip
     mode = None if real else FollowingMode(numbers=False)
     copied = real_copy(module) if mode is None else fake_module(module, mode)
@@ -283,7 +305,7 @@ def _traced(
     builder = GraphBuilder()
     tracker = ScopeTracker(copied)
     recorder = Recorder(builder, lambda: tracker.scope)
-    with undisturbed(on_cpu=not real), warnings.catch_warnings():
+    with undisturbed(on_cpu=not real, gradients=gradients), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with tracker:
@@ -306,6 +328,12 @@ def _failed(module: torch.nn.Module, error: Exception, route: Route) -> ModelErr
         "trace": 'return an Example with route="run", with real inputs',
         "run": "the module fails on its own example inputs",
     }
+    refused = None if route == "run" else packed_layer(module)
+    if refused is not None:
+        return refused
+    if wants_gradients(error):
+        hint = "a capture runs with gradients off; wrap what differentiates in enable_grad()"
+        return failure(module, error, f"the {route} capture", hint)
     return failure(module, error, f"the {route} capture", hints[route])
 
 

@@ -42,7 +42,8 @@ sdpa_backward: _scaled_dot_product_flash_attention_backward
     _scaled_dot_product_efficient_attention_backward
     _scaled_dot_product_cudnn_attention_backward
 rnn_layers: lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
-    mkldnn_rnn_layer
+    mkldnn_rnn_layer quantized_lstm quantized_gru quantized_lstm_cell_dynamic
+    quantized_gru_cell_dynamic quantized_rnn_tanh_cell_dynamic quantized_rnn_relu_cell_dynamic
 encoder_layer: _transformer_encoder_layer_fwd _native_multi_head_attention
 deform_conv2d: deform_conv2d
 batch_normalization: batch_norm native_batch_norm cudnn_batch_norm _native_batch_norm_legit
@@ -200,13 +201,15 @@ scatter_elements: scatter scatter_add scatter_reduce index_add index_reduce
 put_slice: slice_scatter select_scatter diagonal_scatter as_strided_scatter slice_backward
     select_backward
 one_hot: one_hot
+packed_gather: embedding_byte embedding_4bit
+packed_bag: embedding_bag_byte embedding_bag_4bit
 embedding_bag: embedding_bag _embedding_bag _embedding_bag_forward_only
 euclidean_distance: _euclidean_dist
 pairwise_distance: _cdist_forward _pdist_forward
 fft: fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2
     fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn _fft_c2c _fft_r2c _fft_c2r
 quantize_linear: quantize_per_tensor quantize_per_channel
-dequantize_linear: dequantize_per_tensor dequantize_per_channel
+dequantize_linear: dequantize dequantize_per_tensor dequantize_per_channel
 nonzero_rows: nonzero nonzero_numpy nonzero_static argwhere
 read_value: item _local_scalar_dense is_nonzero
 flex_sdpa: flex_attention

@@ -73,6 +73,19 @@ def _ctc_gradient(args: Sequence[Any], _of: Of) -> Any:
     return _bare(args[1], *args[1].shape)
 
 
+def _least_squares(args: Sequence[Any], _of: Of) -> Any:
+    """Of the CPU's default driver: solution, no residuals, ranks, no singular values.
+
+    The solution lies in the block that the right sides were copied to.
+    """
+    (*batch, rows, unknowns), sides = args[0].shape, args[1]
+    if sides.dim() != args[0].dim():
+        return None
+    room = _bare(sides, *batch, sides.shape[-1], max(rows, unknowns))
+    ranks = torch.empty(batch, dtype=torch.int64, device="meta")
+    return room[..., :unknowns].mT, _bare(sides, 0), ranks, _bare(sides, 0)
+
+
 def _bare(like: torch.Tensor, *shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, device="meta")
 
@@ -81,7 +94,10 @@ _RULES: Mapping[Any, Callable[[Sequence[Any], Of], Any]] = {
     _aten.masked_select.default: _masked, _aten._pack_padded_sequence.default: _packed,
     _aten._ctc_loss.Tensor: _ctc, _aten._ctc_loss_backward.Tensor: _ctc_gradient,
     _aten._ctc_loss.default: _ctc, _aten._ctc_loss_backward.default: _ctc_gradient,
+    _aten.linalg_lstsq.default: _least_squares,
 }  # fmt: skip
+BY_SHAPES = frozenset({_aten.linalg_lstsq.default})
+"""Operators whose results' sizes follow without any value, whatever torch says."""
 
 
 def sized(func: Any, args: Sequence[Any], of: Of) -> Any:

@@ -96,5 +96,5 @@ def _taken(value: Any, mode: FakeTensorMode, made: dict[int, Any]) -> Any:
             made[id(value)] = torch.tensor(value.tolist(), dtype=value.dtype)
         else:
             with _disable_current_modes():
-                made[id(value)] = fake_like(value, mode)
+                made[id(value)] = fake_like(value, mode, {})
     return made[id(value)]

@@ -11,6 +11,7 @@ from peakfold.frontends.aten_values import Ref
 from peakfold.frontends.torch_build import GraphBuilder
 from peakfold.frontends.torch_modes import Watching, mapped
 from peakfold.frontends.torch_objects import tensors_of
+from peakfold.frontends.torch_prepacked import declare_prepacked, is_prepacked, packings
 from peakfold.frontends.torch_sparse import has_parts, parts, run_operator
 from peakfold.ir import Role
 
@@ -59,6 +60,9 @@ class Recorder(Watching):
         return self._sparse[key][1]
 
     def _given(self, leaf: Any) -> Any:
+        if is_prepacked(leaf) and not self._builder.knows_packed(leaf):
+            # Of a scripted module, or of an attribute of any kind.
+            declare_prepacked(self._builder, self._scope() or "packed", leaf)
         if not isinstance(leaf, torch.Tensor):
             return leaf
         refs = self.refs(leaf)
@@ -82,20 +86,8 @@ def declare_module(builder: GraphBuilder, module: torch.nn.Module) -> None:
         builder.declare(Ref(id(tensor), tensor), name, Role.PARAMETER, tensor.requires_grad)
     for name, buffer in module.named_buffers():
         builder.declare(Ref(id(buffer), buffer), name, Role.STATE)
-    for name, child in module.named_modules():
-        for value in vars(child).values():
-            if isinstance(value, torch.ScriptObject) and hasattr(value, "unpack"):
-                _declare_packed(builder, name.removesuffix("._packed_params"), value)
-
-
-def _declare_packed(builder: GraphBuilder, name: str, packed: Any) -> None:
-    """Weights of a quantised layer, whose module holds them in a kernel's own layout."""
-    found = {
-        f"{name}.{part}": tensor
-        for part, tensor in zip(("weight", "bias"), packed.unpack(), strict=False)
-        if isinstance(tensor, torch.Tensor)
-    }
-    builder.declare_packed(packed, [Ref(id(t), t) for t in found.values()], found)
+    for name, packed in packings(module):
+        declare_prepacked(builder, name, packed)
 
 
 def record(

@@ -47,6 +47,7 @@ from peakfold.ops import (
     tflite_space,
     tflite_stablehlo,
 )
+from peakfold.ops.complexes import in_reals
 from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
 from peakfold.ops.tflite_overlap import OVERLAPS
@@ -74,7 +75,7 @@ __all__ = [
 
 def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
     rows = [
-        replace(row, grad=grad.GRADS.get(row.kind, row.grad),
+        replace(in_reals(row), grad=grad.GRADS.get(row.kind, row.grad),
                 overlap=OVERLAPS.get(row.kind, row.overlap))
         for table in tables
         for row in table

@@ -10,9 +10,19 @@ from __future__ import annotations
 from math import ceil, gcd, log2, prod
 from typing import Final
 
-from peakfold.ops.rules import count, elements, per_input, per_output, same, unknown, zero
+from peakfold.ops.rules import (
+    count,
+    elements,
+    moves,
+    per_input,
+    per_output,
+    same,
+    size_of,
+    unknown,
+    zero,
+)
 from peakfold.ops.spec import Context, OpSpec
-from peakfold.ops.values import CannotTell, given, ints, needed, produced, sizes, text
+from peakfold.ops.values import CannotTell, given, ints, needed, operand, produced, sizes, text
 
 UNARY: Final = ("exp2", "expm1", "log1p", "log2", "log_sigmoid", "trunc")
 
@@ -71,6 +81,24 @@ def _bag_other(ctx: Context) -> int:
     return elements(ctx, 1) * sizes(ctx)[-1] * (1 + given(ctx, 3))
 
 
+def _rows_bytes(ctx: Context) -> int:
+    """Bytes of the picked rows of a packed table, which comes after the indices."""
+    table = operand(ctx, len(ctx.inputs) - 1)
+    width = sizes(ctx, len(ctx.inputs) - 1)[-1]
+    return (table.dtype.nbytes(elements(ctx) * width) or 0) + size_of(ctx.inputs[0])
+
+
+@moves
+def _packed_moves(ctx: Context) -> tuple[int, int]:
+    return _rows_bytes(ctx), size_of(ctx.outputs[0])
+
+
+@count
+def _packed_bag_other(ctx: Context) -> int:
+    # Every picked row is scaled, shifted and added.
+    return 3 * elements(ctx) * sizes(ctx, len(ctx.inputs) - 1)[-1]
+
+
 @count
 def _distance_other(ctx: Context) -> int:
     # Difference, power and sum per coordinate of every pair.
@@ -105,6 +133,11 @@ ROWS: Final = (
     OpSpec("sample_grid", workspace=unknown, macs=zero, other_ops=per_output(8)),
     OpSpec("fft", workspace=unknown, macs=zero, other_ops=_transform_other),
     OpSpec("embedding_bag", workspace=unknown, macs=zero, other_ops=_bag_other),
+    # Rows of a packed table: each element is scaled and shifted.
+    OpSpec("packed_gather", workspace=unknown, macs=zero, other_ops=per_output(2),
+           bytes_moved=_packed_moves),
+    OpSpec("packed_bag", workspace=unknown, macs=zero, other_ops=_packed_bag_other,
+           bytes_moved=_packed_moves),
     OpSpec("pairwise_distance", workspace=unknown, macs=zero, other_ops=_distance_other),
     # Square, sum, division by the norm, and the gain.
     OpSpec("weight_norm", workspace=unknown, macs=zero, other_ops=per_input(4)),

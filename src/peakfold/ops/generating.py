@@ -133,18 +133,29 @@ def _dft(ctx: Context) -> Types:
     return ((dtype(ctx), tuple(shape)),)
 
 
-def _transform_operations(length: int) -> int:
-    """Operations of a complex transform: 5 n log2 n, the convention of FFT benchmarks (FFTW)."""
-    return ceil(5 * length * log2(length)) if length > 1 else 0
+def transform_operations(length: int, *, real: bool = False) -> int:
+    """Real operations of a transform of so many points: 5 n log2 n, as FFT benchmarks count.
+
+    A butterfly is a complex product (6) and two complex additions (2 each) for two points. A
+    transform from or to real numbers is half of it.
+
+    Example:
+        >>> transform_operations(8), transform_operations(8, real=True), transform_operations(1)
+        (120, 60, 0)
+    """
+    whole = ceil(5 * length * log2(length)) if length > 1 else 0
+    return whole // 2 if real else whole
 
 
 @count
 def _dft_other(ctx: Context) -> int:
     shape, axis = sizes(ctx), _dft_axis(ctx)
     asked = ints(ctx, "dft_length")
-    length = shape[axis] if asked is None else asked[0]
-    lines = prod(shape[:-1]) // shape[axis]
-    return lines * _transform_operations(length)
+    backwards = bool(integer(ctx, "onesided", 0) and integer(ctx, "inverse", 0))
+    own = 2 * (shape[axis] - 1) if backwards else shape[axis]
+    lines = prod(shape[:-1]) // shape[axis] if shape[axis] else 0
+    real = backwards or shape[-1] == 1
+    return lines * transform_operations(own if asked is None else asked[0], real=real)
 
 
 def _frames(ctx: Context) -> tuple[int, int]:
@@ -166,8 +177,10 @@ def _stft(ctx: Context) -> Types:
 @count
 def _stft_other(ctx: Context) -> int:
     frames, length = _frames(ctx)
-    window = length if given(ctx, 2) else 0
-    return sizes(ctx)[0] * frames * (_transform_operations(length) + window)
+    signal = sizes(ctx)
+    real = len(signal) == 2 or signal[-1] == 1
+    window = length * (2 - real) if given(ctx, 2) else 0
+    return signal[0] * frames * (transform_operations(length, real=real) + window)
 
 
 def _filled(kind: str, shape: ShapeRule, *, operations: int = 0) -> OpSpec:

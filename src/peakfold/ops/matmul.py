@@ -9,6 +9,7 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
+from peakfold.ops.complexes import is_complex, product_factor
 from peakfold.ops.rules import Types, broadcast, count, number, tells, unknown, zero
 from peakfold.ops.spec import Context, CountRule, OpSpec, ShapeRule
 from peakfold.ops.values import (
@@ -147,10 +148,12 @@ def _einsum_macs(ctx: Context) -> int:
     # soon as neither a later operand nor the result has it.
     extent = {label: number(dim) for label, dim in _labels(ctx).items()}
     terms, result = _terms(ctx)
-    total, seen = 0, set(terms[0])
+    total, seen, left = 0, set(terms[0]), is_complex(ctx.inputs[0])
     for at, term in enumerate(terms[1:], 1):
         seen |= set(term)
-        total += prod(extent[label] for label in seen)
+        right = is_complex(ctx.inputs[at])
+        total += prod(extent[label] for label in seen) * product_factor(left, right)
+        left = left or right
         seen &= set(result).union(*terms[at + 1 :])
     return total
 
@@ -158,7 +161,7 @@ def _einsum_macs(ctx: Context) -> int:
 @count
 def _einsum_other(ctx: Context) -> int:
     # A single operand is only summed: one addition per element; two are covered by MACs.
-    return prod(sizes(ctx)) if len(ctx.inputs) == 1 else 0
+    return prod(sizes(ctx)) * (1 + is_complex(ctx.inputs[0])) if len(ctx.inputs) == 1 else 0
 
 
 @tells

@@ -6,12 +6,14 @@ the front end names as an effect of the ops that read or write it.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from peakfold.ir.types import DTYPES
-from peakfold.ops.rules import Types, axis_of, per_input, tells, unknown, zero
+from peakfold.ops.generating import transform_operations
+from peakfold.ops.rules import Types, axis_of, count, per_input, tells, unknown, zero
 from peakfold.ops.spec import Context, OpSpec, OutputType, ShapeRule
-from peakfold.ops.values import CannotTell, dims, dtype, integer, ints, needed
+from peakfold.ops.values import CannotTell, dims, dtype, integer, ints, needed, sizes
 
 _RESOURCE: Final = DTYPES["resource"]
 _FLOAT: Final = DTYPES["float32"]
@@ -97,6 +99,12 @@ def _spectrum(ctx: Context) -> Types:
     return ((DTYPES["complex64"], (*batch, rows, columns // 2 + 1)),)
 
 
+@count
+def _spectrum_other(ctx: Context) -> int:
+    rows, columns = needed(ints(ctx, "fft_length"))
+    return prod(sizes(ctx)[:-2]) * transform_operations(rows * columns, real=True)
+
+
 @tells
 def _any_of(ctx: Context) -> Types:
     shape, axes = dims(ctx), needed(ints(ctx, "axes"))
@@ -152,7 +160,7 @@ ROWS: Final = (
            other_ops=unknown),
     OpSpec("non_max_suppression_v5", _suppressed, workspace=unknown, macs=zero,
            other_ops=unknown),
-    OpSpec("rfft2d", _spectrum, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("rfft2d", _spectrum, workspace=unknown, macs=zero, other_ops=_spectrum_other),
     OpSpec("reduce_any", _any_of, workspace=unknown, macs=zero, other_ops=per_input()),
     OpSpec("reduce_all", _any_of, workspace=unknown, macs=zero, other_ops=per_input()),
 )  # fmt: skip

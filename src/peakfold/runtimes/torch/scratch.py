@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from peakfold.frontends.torch_casts import INDEXED, positions
+from peakfold.frontends.torch_casts import INDEXED, chosen, positions
 from peakfold.frontends.torch_known import plainly
 from peakfold.frontends.torch_modes import tensors_in
 from peakfold.frontends.torch_rnn import again, real_backward, real_forward
@@ -60,7 +60,7 @@ class CpuScratch:
 
 def _signature(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        return f"{leaf.dtype}{tuple(leaf.shape)}{tuple(leaf.stride())}"
+        return f"{leaf.dtype}{tuple(leaf.shape)}{tuple(leaf.stride())}{chosen(leaf)}"
     return str(leaf)
 
 
@@ -101,4 +101,8 @@ def _real(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     size, stride = tuple(map(int, leaf.shape)), tuple(map(int, leaf.stride()))
-    return torch.empty_strided(size, stride, dtype=leaf.dtype).zero_()
+    made = torch.empty_strided(size, stride, dtype=leaf.dtype).zero_()
+    count = chosen(leaf)
+    if count and made.is_contiguous():
+        made.view(-1)[:count] = 1
+    return made
