@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from peakfold.frontends.torch_fake import fake_like  # noqa: E402
+from peakfold.frontends.torch_fake import fake_tree  # noqa: E402
 from peakfold.frontends.torch_following import FollowingMode  # noqa: E402
 from peakfold.frontends.torch_step import StepOptions, fake_steps, real_steps  # noqa: E402
 from peakfold.runtimes.torch.scratch import CpuScratch  # noqa: E402
@@ -67,7 +67,7 @@ def test_a_fake_result_lies_as_the_real_one(name: str) -> None:
     real = call(*operands)
     mode = FollowingMode()
     with mode:
-        fake = call(*(fake_like(t, mode) for t in operands))
+        fake = call(*fake_tree(operands, mode))
     if isinstance(real, tuple):
         fake, real = fake[0], real[0]
     assert fake.stride() == real.stride()

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from peakfold.frontends.torch_known import plainly
 from peakfold.frontends.torch_packed import pad_packed
 
+_plain_copy: Any = torch.Tensor.__deepcopy__
 _WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
 """Packages that have to know: torch itself, and who makes the tensors."""
 
@@ -97,7 +98,7 @@ def _deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
     if id(tensor) in memo:
         return memo[id(tensor)]
     if not tensor.is_leaf:
-        return torch.Tensor.__deepcopy__(tensor, memo)  # says why it cannot be copied
+        return _plain_copy(tensor, memo)  # says why it cannot be copied
     stored, storages = tensor.untyped_storage(), memo.setdefault("torch", {})
     if stored._cdata not in storages:
         with torch.no_grad():
