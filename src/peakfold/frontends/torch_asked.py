@@ -64,12 +64,12 @@ def answered_as_plain() -> Iterator[None]:
             if isinstance(space, dict) and name.partition(".")[0] not in _WITHIN:
                 spaces.append(space)
         for space in spaces:
-            found = {
-                key: answers[id(value)][1]
-                for key, value in list(space.items())
-                if id(value) in answers
-            }
-            if found:
+            if not answers.keys().isdisjoint(map(id, list(space.values()))):
+                found = {
+                    key: answers[id(value)][1]
+                    for key, value in list(space.items())
+                    if id(value) in answers
+                }
                 stack.callback(space.update, {key: space[key] for key in found})
                 space.update(found)
         stack.enter_context(patch.object(FakeTensor, "numpy", _numpy, create=True))

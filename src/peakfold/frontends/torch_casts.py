@@ -48,6 +48,8 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
         >>> converted(torch.ops.aten.mul.Tensor, (torch.ones(4, 8), mask), {})
         128
     """
+    if _as_it_is(func):
+        return 0
     if func in _SUMS:
         x = args[0]
         counted = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.int64
@@ -64,6 +66,13 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
     if func in INDEXED:
         return positions(args[1])
     return _mixed(args) if _converts(func) else 0
+
+
+@functools.cache
+def _as_it_is(func: Any) -> bool:
+    """Whether a call converts nothing, whatever its operands are."""
+    rules = (_SUMS, _REDUCING, _CTC_GRADIENTS, INDEXED, (_aten.masked_select.default,))
+    return not any(func in rule for rule in rules) and not _converts(func)
 
 
 @functools.cache

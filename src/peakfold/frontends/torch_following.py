@@ -266,7 +266,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def _fake(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
         out = laid_out(func, args, super().dispatch(func, types, args, kwargs))
-        if self._numbers and any(t._has_symbolic_sizes_strides for t in tensors_in(out)):
+        made = (out,) if type(out) is FakeTensor else tensors_in(out)
+        if self._numbers and any(t._has_symbolic_sizes_strides for t in made):
             raise DynamicOutputShapeException(func)
         return out
 

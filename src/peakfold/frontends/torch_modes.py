@@ -16,6 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_WHERE = torch.ops.prim.device.default
+"""The device of a tensor: torch asks by an operator, and oftener than it runs all others."""
+
 
 class Watching(TorchDispatchMode, ABC):
     """A dispatch mode: `called` runs every operator that is dispatched under it."""
@@ -28,6 +31,8 @@ class Watching(TorchDispatchMode, ABC):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _WHERE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
         with torch._C.DisableTorchFunction():
             return self.called(func, args, kwargs or {})
 
@@ -49,11 +54,22 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     """The tensors of a tree of lists, tuples and dicts, in order."""
     if isinstance(tree, torch.Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, list | tuple):
-        return []
-    return [tensor for item in tree for tensor in tensors_in(item)]
+    found: list[torch.Tensor] = []
+    if isinstance(tree, _TREES):
+        _gather(tree, found)
+    return found
+
+
+_TREES = (list, tuple, dict)
+
+
+def _gather(tree: Any, found: list[torch.Tensor]) -> None:
+    """Without a list for each branch: this is asked several times for every operator."""
+    for item in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, _TREES):
+            _gather(item, found)
 
 
 class Replacing(TorchFunctionMode, ABC):

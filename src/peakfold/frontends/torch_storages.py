@@ -6,6 +6,7 @@ included. It works alike for real tensors and for fake ones, which have no memor
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -14,8 +15,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from peakfold.frontends.torch_engine import Unwatched
-from peakfold.frontends.torch_formulas import Formulas
+from peakfold.frontends.torch_engine import FOLLOWED, Unwatched
+from peakfold.frontends.torch_formulas import FORMULAS, Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.recording import Recording
@@ -94,11 +95,14 @@ class StorageTracker(Watching):
         if func in _WRITTEN_IN_OTHERS and type(args[0]) is FakeTensor:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
-        func = self._formulas.instead(self._unwatched(func, args), args)
-        out = run_operator(func, args, kwargs)
-        self._unwatched.done(func, out)
-        self._formulas.done(func, args, out)
-        _keep_block(func, args, out)
+        if _ordinary(func) and torch._C._current_autograd_node() is None:
+            out = run_operator(func, args, kwargs)
+        else:
+            func = self._formulas.instead(self._unwatched(func, args), args)
+            out = run_operator(func, args, kwargs)
+            self._unwatched.done(func, out)
+            self._formulas.done(func, args, out)
+            _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
             self._note(tensor, "outside", scope)
@@ -161,6 +165,15 @@ _REDUCED = frozenset({
 })  # fmt: skip
 
 
+_FOLDED = _aten.col2im.default
+
+
+@functools.cache
+def _ordinary(func: Any) -> bool:
+    """Whether an operator of the forward pass is run as it is, and nothing follows from it."""
+    return func not in FOLLOWED | FORMULAS.keys() | _REDUCED | {_FOLDED}
+
+
 def _keep_block(func: Any, args: Any, out: Any) -> None:
     """Give a fake result the block that the real one keeps, where that is larger.
 
@@ -171,7 +184,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
     if func in _REDUCED:
         shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
         count = math.prod(shape)
-    elif func is _aten.col2im.default:
+    elif func is _FOLDED:
         count = args[0].numel()
     else:
         return
