@@ -2,7 +2,7 @@
 
 ``python -m tests.oracles.torch_families THREADS`` reads names of cases, a line each, and prints the
 truth of each as a line of JSON: a plain loop under torch's profiler, in a process that imports
-nothing of peakfold. A name is ``family attention mask way``, as in ``llama sdpa ones checkpointed``.
+nothing of peakfold. A name is ``family attention mask way``: ``llama sdpa ones checkpointed``.
 """
 
 from __future__ import annotations

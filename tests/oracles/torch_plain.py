@@ -1,8 +1,8 @@
 """The truth of a training step: a plain loop in a process that knows nothing of peakfold.
 
 ``python -m tests.oracles.torch_plain THREADS`` reads groups and names of steps, and prints a line
-of JSON for each: the bytes that were there before the second step plus the highest running sum of the
-allocations in it, or why it cannot be run.
+of JSON for each: the bytes that were there before the second step plus the highest running sum of
+the allocations in it, or why it cannot be run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tests.oracles import torch_generated, torch_losses, torch_operators
+from tests.oracles import torch_generated, torch_libraries, torch_losses, torch_operators
 from tests.oracles.torch_operators import Step
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
     "operators": torch_operators.steps, "losses": torch_losses.steps,
-    "modules": torch_generated.steps,
+    "modules": torch_generated.steps, "habits": torch_libraries.steps,
 }  # fmt: skip
 MADE = {group: dict(steps()) for group, steps in GROUPS.items()}
 

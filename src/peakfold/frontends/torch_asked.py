@@ -7,6 +7,7 @@ a plain run, and code that then asks for values gets them, or is refused (`torch
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from peakfold.frontends.torch_known import plainly
 from peakfold.frontends.torch_packed import pad_packed
 
+_plain_copy: Any = torch.Tensor.__deepcopy__
 _WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
 """Packages that have to know: torch itself, and who makes the tensors."""
 
@@ -62,15 +64,16 @@ def answered_as_plain() -> Iterator[None]:
             if isinstance(space, dict) and name.partition(".")[0] not in _WITHIN:
                 spaces.append(space)
         for space in spaces:
-            found = {
-                key: answers[id(value)][1]
-                for key, value in list(space.items())
-                if id(value) in answers
-            }
-            if found:
+            if not answers.keys().isdisjoint(map(id, list(space.values()))):
+                found = {
+                    key: answers[id(value)][1]
+                    for key, value in list(space.items())
+                    if id(value) in answers
+                }
                 stack.callback(space.update, {key: space[key] for key in found})
                 space.update(found)
         stack.enter_context(patch.object(FakeTensor, "numpy", _numpy, create=True))
+        stack.enter_context(patch.object(FakeTensor, "__deepcopy__", _deep_copy))
         stack.enter_context(
             patch.object(torch._VF, "_pad_packed_sequence", pad_packed, create=True)
         )
@@ -85,3 +88,32 @@ def _numpy(tensor: Any, **kwargs: Any) -> Any:
         raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
     with plainly():
         return held.numpy(**kwargs)
+
+
+def _deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
+    """As torch copies a plain tensor: its whole storage, once for all the tensors that lie in it.
+
+    torch's own would copy the mode that a fake tensor belongs to.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if not tensor.is_leaf:
+        return _plain_copy(tensor, memo)  # says why it cannot be copied
+    stored, storages = tensor.untyped_storage(), memo.setdefault("torch", {})
+    if stored._cdata not in storages:
+        with torch.no_grad():
+            count = stored.nbytes() // tensor.element_size()
+            storages[stored._cdata] = tensor.detach().as_strided((count,), (1,), 0).clone()
+    room = storages[stored._cdata].untyped_storage()
+    with plainly():
+        bare = torch.empty(0, dtype=tensor.dtype, device="meta")
+        bare.set_(room, tensor.storage_offset(), tensor.shape, tensor.stride())
+    made = FakeTensor(tensor.fake_mode, bare, tensor.device)
+    memo[id(tensor)] = made.requires_grad_(tensor.requires_grad)
+    own = vars(made).keys()
+    for name, value in list(vars(tensor).items()):
+        if name not in own:
+            setattr(made, name, copy.deepcopy(value, memo))
+    if tensor.grad is not None:
+        made.grad = copy.deepcopy(tensor.grad, memo)
+    return made

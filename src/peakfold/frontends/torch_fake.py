@@ -190,9 +190,13 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
             if value is not None:
                 yield value, True
     for child in module.modules():
-        for value in vars(child).values():
-            for tensor in tensors_of(value, modules=False):
-                yield tensor, False
+        for name, value in vars(child).items():
+            if name not in _REGISTERED:
+                for tensor in tensors_of(value, modules=False):
+                    yield tensor, False
+
+
+_REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:

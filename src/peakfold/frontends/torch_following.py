@@ -19,6 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from peakfold.frontends.torch_failure import line_now
 from peakfold.frontends.torch_guesses import guessable, guessed
 from peakfold.frontends.torch_known import INTEGERS, PLAIN, Values, few, key_of, plainly
+from peakfold.frontends.torch_layouts import laid_out
 from peakfold.frontends.torch_modes import mapped, tensors_in
 from peakfold.frontends.torch_sizes import BY_SHAPES, positions, sized
 
@@ -267,7 +268,7 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         return out
 
     def _fake(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
-        out = super().dispatch(func, types, args, kwargs)
+        out = laid_out(func, args, super().dispatch(func, types, args, kwargs))
         made = (out,) if type(out) is FakeTensor else tensors_in(out)
         if self._numbers and any(t._has_symbolic_sizes_strides for t in made):
             raise DynamicOutputShapeException(func)

@@ -16,6 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_WHERE = torch.ops.prim.device.default
+"""The device of a tensor: torch asks by an operator, and oftener than it runs all others."""
+
 
 class Watching(TorchDispatchMode, ABC):
     """A dispatch mode: `called` runs every operator that is dispatched under it."""
@@ -28,6 +31,8 @@ class Watching(TorchDispatchMode, ABC):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _WHERE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
         with torch._C.DisableTorchFunction():
             return self.called(func, args, kwargs or {})
 

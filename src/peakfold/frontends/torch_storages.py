@@ -6,6 +6,7 @@ included. It works alike for real tensors and for fake ones, which have no memor
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from peakfold.frontends.torch_casts import assumed
-from peakfold.frontends.torch_engine import Unwatched
-from peakfold.frontends.torch_formulas import Formulas
+from peakfold.frontends.torch_engine import FOLLOWED, Unwatched
+from peakfold.frontends.torch_formulas import FORMULAS, Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.recording import Recording
@@ -95,11 +96,14 @@ class StorageTracker(Watching):
         if func in _WRITTEN_IN_OTHERS:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
-        func = self._formulas.instead(self._unwatched(func, args), args)
-        out = run_operator(func, args, kwargs)
-        self._unwatched.done(func, out)
-        self._formulas.done(func, args, out)
-        _keep_block(func, args, out)
+        if _ordinary(func) and torch._C._current_autograd_node() is None:
+            out = run_operator(func, args, kwargs)
+        else:
+            func = self._formulas.instead(self._unwatched(func, args), args)
+            out = run_operator(func, args, kwargs)
+            self._unwatched.done(func, out)
+            self._formulas.done(func, args, out)
+            _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
             self._note(tensor, "outside", scope)
@@ -164,6 +168,15 @@ _REDUCED = frozenset({
 })  # fmt: skip
 
 
+_FOLDED = _aten.col2im.default
+
+
+@functools.cache
+def _ordinary(func: Any) -> bool:
+    """Whether an operator of the forward pass is run as it is, and nothing follows from it."""
+    return func not in FOLLOWED | FORMULAS.keys() | _REDUCED | {_FOLDED}
+
+
 def _keep_block(func: Any, args: Any, out: Any) -> None:
     """Give a fake result the block that the real one keeps, where that is larger.
 
@@ -174,7 +187,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
     if func in _REDUCED:
         shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
         count = math.prod(shape)
-    elif func is _aten.col2im.default:
+    elif func is _FOLDED:
         count = args[0].numel()
     else:
         return
