@@ -7,6 +7,7 @@ a plain run, and code that then asks for values gets them, or is refused (`torch
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ from torch import _guards, _subclasses
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from peakfold.frontends.torch_known import plainly
+from peakfold.frontends.torch_known import plainly, store_of
 from peakfold.frontends.torch_packed import pad_packed
 
 _WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
@@ -70,7 +71,9 @@ def answered_as_plain() -> Iterator[None]:
             if found:
                 stack.callback(space.update, {key: space[key] for key in found})
                 space.update(found)
-        stack.enter_context(patch.object(FakeTensor, "numpy", _numpy, create=True))
+        stack.enter_context(patch.object(torch.UntypedStorage, "data_ptr", _address_of))
+        for name, method in _METHODS.items():
+            stack.enter_context(patch.object(FakeTensor, name, method, create=True))
         stack.enter_context(
             patch.object(torch._VF, "_pad_packed_sequence", pad_packed, create=True)
         )
@@ -85,3 +88,41 @@ def _numpy(tensor: Any, **kwargs: Any) -> Any:
         raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
     with plainly():
         return held.numpy(**kwargs)
+
+
+_REAL_ADDRESS = torch.UntypedStorage.data_ptr
+
+
+def _address_of(store: torch.UntypedStorage) -> int:
+    """An address for a storage without memory, far from all others: who compares is told right."""
+    return int(_REAL_ADDRESS(store)) if store.device.type != "meta" else store._cdata << 16
+
+
+def _address(tensor: torch.Tensor) -> int:
+    store = store_of(tensor)
+    held = 0 if store is None else store._cdata << 16
+    return held + int(tensor.storage_offset()) * tensor.element_size()
+
+
+def _deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
+    """A copy of the whole storage, once for all that lie in it, as of a plain tensor."""
+    store = store_of(tensor)
+    if id(tensor) in memo or not tensor.is_leaf or store is None:
+        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        stores, count = memo.setdefault("torch", {}), store.nbytes() // tensor.element_size()
+        if store._cdata not in stores:
+            stores[store._cdata] = tensor.as_strided((count,), (1,), 0).clone()
+        flat = stores[store._cdata].view(tensor.dtype)
+        made: Any = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        made = made.detach()
+    if isinstance(tensor, torch.nn.Parameter):
+        made = torch.nn.Parameter(made, requires_grad=False)
+    made.requires_grad_(tensor.requires_grad)
+    made.grad = None if tensor.grad is None else copy.deepcopy(tensor.grad, memo)
+    memo[id(tensor)] = made
+    return made
+
+
+_METHODS = {"numpy": _numpy, "data_ptr": _address, "__deepcopy__": _deepcopy}
+"""What a fake tensor answers as a plain one does."""
