@@ -284,11 +284,14 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             return leaf
         store = leaf.untyped_storage()
         with plainly():
-            if store not in self._outside:
-                room = torch.empty(store.nbytes(), dtype=torch.uint8, device="meta")
-                self._outside[store] = room.untyped_storage()
+            held = self._outside.get(store)  # type: ignore[no-untyped-call]
+            if held is None:
+                held = torch.empty(store.nbytes(), dtype=torch.uint8, device="meta")
+                held = held.untyped_storage()
+            if not lifted:  # it comes again, and has to be the same one then
+                self._outside[store] = held
             bare = torch.empty(0, dtype=leaf.dtype, device="meta")
-            bare.set_(self._outside[store], leaf.storage_offset(), leaf.shape, leaf.stride())
+            bare.set_(held, leaf.storage_offset(), leaf.shape, leaf.stride())
         fake = FakeTensor(self, bare, _CPU)
         if key_of(fake) not in self.values.written:  # who holds it outside may have changed it
             self.values.take(fake, leaf, again=True, shared=lifted)
