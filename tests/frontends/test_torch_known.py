@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from copy import deepcopy
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,11 +112,11 @@ def told(mode, fake, real):
     if found is None or mode.values.why.get(key_of(fake)):
         return False
     assert (fake.shape, fake.dtype) == (real.shape, real.dtype)
-    assert torch.equal(found, real)
+    torch.testing.assert_close(found, real, rtol=0, atol=0, equal_nan=True)
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_what_is_known_is_never_wrong(seed):
     """Random programs beside real ones: every value that is known is the real one."""
@@ -158,6 +160,7 @@ class Does(nn.Module):
             nn.Linear(32, 32),
             nn.Linear(32, 50),
         )
+        self.unit = nn.GRU(32, 32, batch_first=True)
         self.run = run
 
     def forward(self, *args):
@@ -251,6 +254,48 @@ def stepwise(m, ids, _):
     return m.head(m.hidden(ids)[mask]).square().mean()
 
 
+def checkpointed(m, ids, labels, reentrant=False):
+    def part(rows):
+        return m.head(m.line(rows)[labels != -100])
+
+    rows = torch.utils.checkpoint.checkpoint(part, m.embed(ids), use_reentrant=reentrant)
+    return F.cross_entropy(rows, labels[labels != -100])
+
+
+def checkpointed_reentrant(m, ids, labels):
+    return checkpointed(m, ids, labels, True)
+
+
+def mapped(m, ids, _):
+    return torch.vmap(lambda row: m.head(m.hidden(row)).logsumexp(-1))(ids).sum()
+
+
+def looped(m, ids, sizes):
+    left, rows = sizes.clone(), m.hidden(ids)
+    while (left > 0).any():
+        rows, left = F.relu(m.line(rows)), left - 15
+    return m.head(rows).logsumexp(-1).sum()
+
+
+def masked_by_numpy(m, ids, sizes):
+    short = np.arange(ids.shape[1])[None] < np.asarray(sizes)[:, None]
+    return m.head(m.hidden(ids)[torch.from_numpy(short)]).logsumexp(-1).sum()
+
+
+def copied(m, ids, sizes):
+    other = copy.deepcopy(sizes)
+    other[0] = 60
+    return lengths(m, ids, other) + lengths(m, ids, sizes)
+
+
+def unrolled(m, ids, sizes):
+    given = nn.utils.rnn.pack_padded_sequence(
+        m.embed(ids), sizes, batch_first=True, enforce_sorted=False
+    )
+    rows, _ = nn.utils.rnn.pad_packed_sequence(m.unit(given)[0], batch_first=True, total_length=12)
+    return m.head(rows).logsumexp(-1).sum()
+
+
 def labels():
     made = torch.randint(0, 50, (2, 64))
     made[torch.rand(2, 64) < 0.8] = -100
@@ -259,8 +304,11 @@ def labels():
 
 CASES = {
     kept_rows: labels, chosen_rows: labels, selected_losses: labels, branches: labels,
-    checked: labels, stepwise: labels, masked_by_buffer: labels,
-    **dict.fromkeys((lengths, lengths_by_numpy, repeated, packed), lambda: torch.tensor([20, 45])),
+    checked: labels, stepwise: labels, masked_by_buffer: labels, mapped: labels,
+    checkpointed: labels, checkpointed_reentrant: labels,
+    **dict.fromkeys((lengths, lengths_by_numpy, repeated, packed, looped, masked_by_numpy, copied),
+                    lambda: torch.tensor([20, 45])),
+    unrolled: lambda: torch.tensor([5, 9]),
     **dict.fromkeys((experts, buckets), lambda: torch.randint(0, 3, (2, 64))),
 }  # fmt: skip
 
@@ -270,11 +318,43 @@ def test_values_that_decide(run):
     torch.manual_seed(0)
     module, given = Does(run), (torch.randint(0, 50, (2, 64)), CASES[run]())
     found = fake_steps(module, given, {}, StepOptions(**SGD))
-    counter = 8 if run is masked_by_buffer else 0  # an attribute: the loop does not list it
-    assert found.steady.peak == peak_of_loop(deepcopy(module), given) + counter
+    # The loop does not list an attribute; torch does not count what numpy allocates.
+    more = {masked_by_buffer: 8, masked_by_numpy: 2 * 64}.get(run, 0)
+    assert found.steady.peak == peak_of_loop(deepcopy(module), given) + more
     again = fake_steps(module, given, {}, StepOptions(**SGD))
     assert (again.steady.peak, again.notes) == (found.steady.peak, found.notes)
     assert any("checks of computed values" in note for note in found.notes) == (run is checked)
+
+
+@pytest.mark.parametrize("form", ["for-loop", "foreach", "fused"])
+def test_counters_of_optimizers_are_known(form):
+    """The step's number is read each time, whatever walks over the parameters."""
+    torch.manual_seed(0)
+    module, given = Does(kept_rows), (torch.randint(0, 50, (2, 64)), labels())
+    options = StepOptions(optimizer="adamw", form=form, loss=lambda out: out)
+    found = fake_steps(module, given, {}, options)
+
+    def made(parameters):
+        used = [p for p in parameters if p.dim() and p.shape != (96, 32) and p.shape != (96,)]
+        kind = {"foreach": form == "foreach", "fused": form == "fused"}
+        return torch.optim.AdamW(used, **kind)
+
+    assert found.steady.peak == peak_of_loop(module, given, None, lambda out: out, made)
+
+
+def test_values_changed_outside_are_seen():
+    """A table that numpy shares is read again at each use."""
+
+    def shared(m, ids):
+        table = np.array([10, 30])
+        given = torch.from_numpy(table)
+        one = m.hidden(ids)[0, : int(given[0])]
+        table[0] = 20
+        return m.head(torch.cat([one, m.hidden(ids)[1, : int(given[0])]])).sum()
+
+    module, given = Does(shared), (torch.randint(0, 50, (2, 64)),)
+    found = fake_steps(module, given, {}, StepOptions(**SGD))
+    assert found.steady.peak == peak_of_loop(module, given)
 
 
 class Packed(nn.Module):
@@ -390,3 +470,16 @@ def test_a_trace_has_numbers_where_values_decide():
 )  # fmt: skip
 def test_resized_inputs_go_on_as_they_are(given, shape, want):
     assert stretched(torch.tensor(given), shape).tolist() == want
+
+
+def test_a_mask_that_a_library_makes_only_when_traced():
+    """512 tokens: transformers leaves the mask out unless somebody watches; grouped heads too."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 200, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024}
+    module = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads)).train()
+    ids = torch.randint(0, 200, (2, 512))
+    given = {"input_ids": ids, "labels": ids, "use_cache": False}
+    found = fake_steps(module, (), given, StepOptions(optimizer="sgd"))
+    truth = peak_of_loop(deepcopy(module), (), given, lambda out: out.loss)
+    assert found.steady.peak == pytest.approx(truth, rel=0.002)

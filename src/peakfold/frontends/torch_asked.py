@@ -19,7 +19,7 @@ from torch import _guards, _subclasses
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from peakfold.frontends.torch_known import plainly
+from peakfold.frontends.torch_known import plainly, store_of
 from peakfold.frontends.torch_packed import pad_packed
 
 _plain_copy: Any = torch.Tensor.__deepcopy__
@@ -72,8 +72,9 @@ def answered_as_plain() -> Iterator[None]:
                 }
                 stack.callback(space.update, {key: space[key] for key in found})
                 space.update(found)
-        stack.enter_context(patch.object(FakeTensor, "numpy", _numpy, create=True))
-        stack.enter_context(patch.object(FakeTensor, "__deepcopy__", _deep_copy))
+        stack.enter_context(patch.object(torch.UntypedStorage, "data_ptr", _address_of))
+        for name, method in _METHODS.items():
+            stack.enter_context(patch.object(FakeTensor, name, method, create=True))
         stack.enter_context(
             patch.object(torch._VF, "_pad_packed_sequence", pad_packed, create=True)
         )
@@ -117,3 +118,21 @@ def _deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
     if tensor.grad is not None:
         made.grad = copy.deepcopy(tensor.grad, memo)
     return made
+
+
+_REAL_ADDRESS = torch.UntypedStorage.data_ptr
+
+
+def _address_of(store: torch.UntypedStorage) -> int:
+    """An address for a storage without memory, far from all others: who compares is told right."""
+    return int(_REAL_ADDRESS(store)) if store.device.type != "meta" else store._cdata << 16
+
+
+def _address(tensor: torch.Tensor) -> int:
+    store = store_of(tensor)
+    held = 0 if store is None else store._cdata << 16
+    return held + int(tensor.storage_offset()) * tensor.element_size()
+
+
+_METHODS = {"numpy": _numpy, "data_ptr": _address, "__deepcopy__": _deep_copy}
+"""What a fake tensor answers as a plain one does."""

@@ -49,6 +49,7 @@ class _Facts:
         sizes: values decide the shapes of its results.
         moves: it changes where a tensor lies, and not what it holds.
         random: it draws.
+        moot: nothing can be told of its results if no operand is known.
     """
 
     name: str
@@ -58,6 +59,7 @@ class _Facts:
     sizes: bool
     moves: bool
     random: bool
+    moot: bool
 
 
 @functools.cache
@@ -68,10 +70,12 @@ def _facts(func: OpOverload) -> _Facts:
         for at, argument in enumerate(given)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+    name = func._schema.name.partition("::")[2]
     return _Facts(
-        func._schema.name.partition("::")[2], func.namespace in ("aten", "prims"), writes,
+        name, func.namespace in ("aten", "prims"), writes,
         torch.Tag.data_dependent_output in tags, torch.Tag.dynamic_output_shape in tags,
         torch.Tag.inplace_view in tags, torch.Tag.nondeterministic_seeded in tags,
+        name not in _READLESS and not guessable(func) and func not in BY_SHAPES,
     )  # fmt: skip
 
 
@@ -218,6 +222,9 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         """What was assumed, and whether values of the example decide sizes, a line each."""
         return tuple(f"{what}: first at {where}" for what, where in self._said.items())
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> FollowingMode:
+        return self  # whoever copies a tensor copies what it holds, and not the mode
+
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator on fake tensors, and on their values where they are known."""
         if self._inside or not isinstance(func, OpOverload):
@@ -231,19 +238,18 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _followed(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
         given = tensors_in((args, kwargs))
         if any(type(t) in PLAIN for t in given):
-            if (
-                func.is_view and len(given) == 1 and func is not _LIFT
-            ):  # stays what it was, and is not held twice
-                with plainly():
+            if func.is_view and len(given) == 1 and func is not _LIFT:
+                with plainly():  # it stays what it was: a fake one beside it would count, too
                     return func(*args, **kwargs)
+            if func is _LIFT and isinstance(
+                fake := self._taken_in(args[0], lifted=True), FakeTensor
+            ):
+                return fake
             args, kwargs = mapped(args, self._taken_in), mapped(kwargs, self._taken_in)
             given = tensors_in((args, kwargs))
-            if func is _LIFT and isinstance(args[0], FakeTensor):
-                return args[0]
         facts, values = _facts(func), self.values
         known = [key_of(t) in values for t in given]
-        moot = facts.name not in _READLESS and not guessable(func) and func not in BY_SHAPES
-        if given and not any(known) and moot:
+        if given and facts.moot and not any(known):
             return self._fake(func, types, args, kwargs)
         call = _Call(values, func, facts, args, kwargs, given, all(known) and not _open(args))
         masks = func is _aten.index.Tensor
@@ -254,7 +260,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         ruled = not kwargs and (any(known) or func in BY_SHAPES)
         shapes = sized(func, args, values.of) if ruled else None
         if shapes is not None:
-            self._say(call)
+            if func not in BY_SHAPES:
+                self._say(call)
             return self._as_fake(shapes, known=None)
         at = positions(args, values.of) if masks and any(known) else None
         if at is not None:
@@ -271,20 +278,28 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             raise DynamicOutputShapeException(func)
         return out
 
-    def _taken_in(self, leaf: Any) -> Any:
-        """A real tensor that the step meets, as a fake one; what it holds now is known."""
+    def _taken_in(self, leaf: Any, *, lifted: bool = False) -> Any:
+        """A real tensor that the step meets, as a fake one; what it holds now is known.
+
+        Args:
+            leaf: an argument of an operator.
+            lifted: the step itself made it, of numbers or over an array whose memory it shares.
+        """
         if type(leaf) not in PLAIN or leaf.device != _CPU or leaf.layout is not torch.strided:
             return leaf
         store = leaf.untyped_storage()
         with plainly():
-            if store not in self._outside:
-                room = torch.empty(store.nbytes(), dtype=torch.uint8, device="meta")
-                self._outside[store] = room.untyped_storage()
+            held = self._outside.get(store)  # type: ignore[no-untyped-call]
+            if held is None:
+                held = torch.empty(store.nbytes(), dtype=torch.uint8, device="meta")
+                held = held.untyped_storage()
+            if not lifted:  # it comes again, and has to be the same one then
+                self._outside[store] = held
             bare = torch.empty(0, dtype=leaf.dtype, device="meta")
-            bare.set_(self._outside[store], leaf.storage_offset(), leaf.shape, leaf.stride())
+            bare.set_(held, leaf.storage_offset(), leaf.shape, leaf.stride())
         fake = FakeTensor(self, bare, _CPU)
-        if key_of(fake) not in self.values.written:
-            self.values.take(fake, leaf)
+        if key_of(fake) not in self.values.written:  # who holds it outside may have changed it
+            self.values.take(fake, leaf, again=True, shared=lifted)
         return fake
 
     def _as_fake(self, made: Any, *, known: str | None) -> Any:

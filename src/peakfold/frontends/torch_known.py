@@ -72,23 +72,29 @@ class Values:
     def __contains__(self, key: object) -> bool:
         return key in self._real
 
-    def take(self, fake: torch.Tensor, real: torch.Tensor) -> None:
+    def take(
+        self, fake: torch.Tensor, real: torch.Tensor, *, again: bool = False, shared: bool = False
+    ) -> None:
         """Take over the values of a tensor from outside, if they are there and few.
 
         Args:
             fake: made in its likeness: same type, shape and strides, in as large a storage.
             real: any tensor; it is copied.
+            again: what was taken before may be old.
+            shared: its memory is taken, and not a copy: others write it, too.
         """
         store = store_of(fake)
         strided = real.device == _CPU and real.layout is torch.strided
         if store is None or not strided or real.is_quantized or not few(real):
             return
         held = real.untyped_storage()
-        if type(real) is FakeTensor or store.nbytes() > INTEGERS * 8 or store._cdata in self._real:
+        if store._cdata in self._real and not again:
+            return  # it lies with others, which are known: all of it is
+        if type(real) is FakeTensor or store.nbytes() > INTEGERS * 8:
             return
         if held.nbytes() == store.nbytes():
             with plainly():
-                self._put(store, held.clone())  # type: ignore[no-untyped-call]
+                self._put(store, held if shared else held.clone())  # type: ignore[no-untyped-call]
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A tensor with its values, in the memory that its aliases share; `None` where unknown."""

@@ -76,11 +76,8 @@ def _along(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
         step = tensor.narrow(axis, 1, 1) - tensor.narrow(axis, 0, 1)
         row = torch.arange(size).view(-1, *(1,) * (tensor.dim() - 1 - axis))
         grown = tensor.narrow(axis, 0, 1) + step * row.to(tensor.dtype)
-        # Two rows have one step whatever they are.
-        shown = count > 2 or set(step.flatten().tolist()) in (
-            {0},
-            {1},
-        )
+        steps = set(step.flatten().tolist())
+        shown = count > 2 or steps in ({0}, {1})  # any two rows have one step
         if shown and torch.equal(grown.narrow(axis, 0, count), tensor):
             return grown
     times = [math.ceil(size / count) if at == axis else 1 for at in range(tensor.dim())]

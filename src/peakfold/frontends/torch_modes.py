@@ -8,7 +8,7 @@ dispatch handler works on tensors, function modes stay out: it only looks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -55,21 +55,21 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         return [tree]
     found: list[torch.Tensor] = []
-    if isinstance(tree, _TREES):
-        _gather(tree, found)
+    if isinstance(tree, dict):
+        _collect(tree.values(), found)
+    elif isinstance(tree, list | tuple):
+        _collect(tree, found)
     return found
 
 
-_TREES = (list, tuple, dict)
-
-
-def _gather(tree: Any, found: list[torch.Tensor]) -> None:
-    """Without a list for each branch: this is asked several times for every operator."""
-    for item in tree.values() if isinstance(tree, dict) else tree:
+def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
+    for item in items:
         if isinstance(item, torch.Tensor):
             found.append(item)
-        elif isinstance(item, _TREES):
-            _gather(item, found)
+        elif isinstance(item, list | tuple):
+            _collect(item, found)
+        elif isinstance(item, dict):
+            _collect(item.values(), found)
 
 
 class Replacing(TorchFunctionMode, ABC):

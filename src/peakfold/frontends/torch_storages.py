@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from peakfold.frontends.torch_casts import assumed
 from peakfold.frontends.torch_engine import FOLLOWED, Unwatched
 from peakfold.frontends.torch_formulas import FORMULAS, Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
@@ -92,7 +93,7 @@ class StorageTracker(Watching):
         """Run one operator and note the storages of its operands and results."""
         if self._formulas.hides():
             return run_operator(func, args, kwargs)
-        if func in _WRITTEN_IN_OTHERS and type(args[0]) is FakeTensor:
+        if func in _WRITTEN_IN_OTHERS:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         if _ordinary(func) and torch._C._current_autograd_node() is None:
@@ -112,6 +113,8 @@ class StorageTracker(Watching):
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:
                 self._recording.scratch(name, nbytes)
+                if said := assumed(func, args):
+                    self.notes.setdefault(said)
         return out
 
     def _place(self) -> str:
