@@ -63,7 +63,8 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode, stores: Stores) -> tor
         return mode.from_tensor(tensor)
     made: torch.Tensor = FakeTensor(mode, _bare(tensor, stores), _CPU)
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        made._is_param = True  # as its constructor does to a copy
+        return made.requires_grad_(tensor.requires_grad)
     if isinstance(mode, FollowingMode):
         mode.values.take(made, tensor)
     return made
