@@ -33,7 +33,7 @@ _SHORT = 16
 """Elements of an integer constant without scales that may decide a shape: its value is a fact."""
 _SUMS = {"CONV_2D": (0, 1, 2), "DEPTHWISE_CONV_2D": (0, 1, 2), "FULLY_CONNECTED": (0, 1, 2),
          "TRANSPOSE_CONV": (2, 1, 3), "SVDF": (4, 2, 3)}  # fmt: skip
-"""Where input (or state), weights and bias stand: the bias has the product of the scales of the others."""
+"""Where input (or state), weights and bias stand: a bias has the product of the others' scales."""
 
 
 def main() -> None:
