@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from tests.oracles.campaign import ORACLES, Tally, whole  # noqa: E402 - needs the path
 
 TITLES = {"wrong": "wrong", "skip": "skipped", "open": "open", "bounded": "bounded",
-          "not run": "not run by the runtime"}  # fmt: skip
+          "defined": "by another definition", "not run": "not run by the runtime"}  # fmt: skip
 RESULT = ROOT / "docs" / "benchmarks" / "oracles.md"
 
 
@@ -59,17 +59,20 @@ def _head() -> Iterator[str]:
     yield "that is read from the file alone. Backend cases are read twice: as they are, and with"
     yield "nothing declared and short inputs stored, so that every size is our own. *Open*: what is"
     yield "told is right, and a size that only values decide is told not to be known. *Bounded*: a"
-    yield "size is told to be at most so large, and was no larger. Peers' cases are packings and"
-    yield "graphs of other planners' own tests: valid by the judges, and never worse than the peer."
+    yield "size is told to be at most so large, and was no larger. Peers' cases are those of other"
+    yield "planners' and counters' own tests: packings and graphs, valid by the judges and never worse"
+    yield "than the peer; .tflite models built anew from facts, in the interpreter; networks and their"
+    yield "counts. *Defined*: the peer counts something else by the same name."
     yield ""
 
 
 def _rows(found: dict[str, tuple[Tally, float]]) -> Iterator[str]:
-    yield "| oracle | ran | equal | bounded | open | skipped | wrong | tensors | wall, s |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield "| oracle | ran | equal | bounded | defined | open | skipped | wrong | tensors | wall, s |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for name, (tally, seconds) in found.items():
         counts = " | ".join(
-            str(len(tally.of(kind))) for kind in ("equal", "bounded", "open", "skip", "wrong")
+            str(len(tally.of(kind)))
+            for kind in ("equal", "bounded", "defined", "open", "skip", "wrong")
         )
         yield f"| {name} | {tally.ran} | {counts} | {tally.tensors} | {seconds:.0f} |"
 

@@ -42,8 +42,9 @@ class Result:
 
     Attributes:
         kind: ``equal``, ``wrong``, ``not run`` (by the runtime), ``skip``, ``open`` (all that is
-            told is right, and something is told not to be known) or ``bounded`` (something is
-            told to be at most so large, and was no larger).
+            told is right, and something is told not to be known), ``bounded`` (something is
+            told to be at most so large, and was no larger) or ``defined`` (a peer counts
+            something else by the same name, and our figure is the one by our definition).
         why: the reason, or what is wrong.
         tensors: how many were compared and found equal.
     """
@@ -205,16 +206,18 @@ def work(graph: Graph) -> list[int]:
 
 
 def peer_checks() -> Iterator[Check]:
-    """Every case of peers' own tests that is a packing, a graph, or a file."""
+    """Every case of peers' own tests: packings, graphs, models, counts."""
     for case in peers.cases():
         yield partial(peer_check, case)
+    for trace in peers.NOT_COPIED:
+        yield partial(Result, trace, "skip", "its data has no licence, and is not copied")
 
 
 def peer_check(case: peers.Case) -> Result:
     """One case of a peer's."""
-    if reason := peers.skipped(case):
-        return Result(peers.name(case), "not run", reason)
     said = peers.complaint(case)
+    if "ours" in case and not said:
+        return Result(peers.name(case), "defined", case["why"])
     return Result(peers.name(case), "wrong" if said else "equal", said)
 
 

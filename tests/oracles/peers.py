@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,12 +17,17 @@ from peakfold.errors import DoesNotFit, PeakfoldError
 from peakfold.packing import Problem, pack
 from peakfold.packing.table import parse_csv
 from peakfold.packing.verify import violations
-from peakfold.runtimes.tflite.arena import predict_arena
-from peakfold.runtimes.tflite.schema import parse_model
-from peakfold.runtimes.tflite.scratch import known_scratch
-from tests.conftest import SHARED
+
+from . import peers_tflite
 
 FACTS = Path(__file__).parents[1] / "data" / "peers.json"
+GENERATED = FACTS.with_name("peers_generated.json")
+NOT_COPIED = tuple(
+    f"malloc-bench-traces: {name}"
+    for name in ("simple", "simple_realloc", "syn-mix-short", "syn-struct-short", "bdd-aa4",
+                 "server", "haskell-web-server", "ssh", "cbit-abs", "bdd-ma4", "ngram-gulliver1")
+)  # fmt: skip
+"""Traces of allocations whose repository states no licence."""
 Case = dict[str, Any]
 
 
@@ -49,37 +55,45 @@ def problem(case: Case) -> Problem:
     return Problem.of(read.start, read.stop, read.size, conflicts=case["conflicts"])
 
 
-def skipped(case: Case) -> str:
-    """Why a case cannot be run here; empty where it can."""
-    if case["kind"] != "tflite" or _file(case) is not None:
-        return ""
-    return "its file is not among the shared models"
+@cache
+def generated() -> dict[str, Any]:
+    """Instances of a peer's generators by name: first and last step, or clock, and size."""
+    found: dict[str, Any] = json.loads(GENERATED.read_text())
+    return found
 
 
-def _file(case: Case) -> Path | None:
-    file = SHARED / "models/tflite" / Path(case["name"]).name
-    return file if file.is_file() else None
+def instance(name: str) -> Problem:
+    """Of a generator; where lifetimes are clocks, one ends before another in every lane."""
+    start, stop, size = (list(column) for column in zip(*generated()[name], strict=True))
+    if isinstance(start[0], int):
+        return Problem.of(start, stop, size)
+    before = (np.array(stop)[:, None] <= np.array(start)[None]).all(-1)
+    pairs = np.argwhere(np.triu(~(before | before.T), 1))
+    return Problem.of([0] * len(size), [1] * len(size), size, conflicts=pairs)
 
 
 def complaint(case: Case) -> str:
     """What is wrong with our answer; empty where nothing is."""
     if case["kind"] == "tflite":
-        return _interpreted(case)
+        return peers_tflite.complaint(case["name"], case["expect"])
+    if case["kind"] == "count":
+        from . import peers_counts
+
+        return peers_counts.complaint(case)
+    if case["kind"] == "generated":
+        return _generated(case)
     if case["kind"] == "graph":
         return _planned(case)
     return _judged(case) if "offsets" in case else _packed(case)
 
 
-def _interpreted(case: Case) -> str:
-    file = _file(case)
-    if file is None:
-        return skipped(case)
-    model = parse_model(file.read_bytes())
-    found = predict_arena(model, known_scratch(model))
-    have = {"head": found.head, "head_and_tail": found.head + found.tail}
-    if found.unknown:
-        return f"not known: {found.unknown}"
-    return "" if have == case["expect"] else f"{have}, the interpreter's {case['expect']}"
+def _generated(case: Case) -> str:
+    given, expect = instance(case["name"]), case["expect"]
+    found = pack(given, time_limit=20)
+    if broken := list(violations(given, found.offsets)):
+        return str(broken[0])
+    most = min(expect.values())
+    return "" if found.height <= most else f"height {found.height}, the peer's {most}"
 
 
 def _packed(case: Case) -> str:

@@ -10,10 +10,15 @@ import pytest
 
 from peakfold.packing import Packing, Problem
 from peakfold.planning import storage
+from peakfold.reports.handlers import with_handlers
 
-from . import peers
+from . import peers, peers_tflite
 
-CASES = [case for case in peers.cases() if not peers.skipped(case)]
+CASES = peers.cases()
+# PyTorch's counter runs here; of a step with fused attention it counts the products instead.
+OURS = [
+    case for case in CASES if case["suite"].startswith("flop_counter") and case["name"] != "sdn"
+]
 
 
 @pytest.mark.req("R43", "R54")
@@ -26,8 +31,16 @@ def some(suite: str, name: str) -> peers.Case:
     return next(c for c in peers.cases() if (c["suite"], c["name"]) == (suite, name))
 
 
-def test_only_models_of_others_are_skipped() -> None:
-    assert {case["kind"] for case in peers.cases() if peers.skipped(case)} <= {"tflite"}
+def test_models_of_a_peer_start_in_what_is_told() -> None:
+    assert not list(peers_tflite.started(list(peers_tflite.facts())))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("case", OURS, ids=map(peers.name, OURS))
+def test_what_is_built_is_what_the_peer_counts(case: peers.Case) -> None:
+    from . import peers_counts
+
+    assert [peers_counts.by_the_peer(case)] == list(case["expect"].values())
 
 
 def test_a_broken_packer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,20 +54,36 @@ def test_a_broken_packer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(found, offsets=np.zeros_like(found.offsets))
 
     case, pack = some("xla-heap", "BestFit"), peers.pack
-    for broken, said in ((piled, "the peer's 140"), (flat, "share")):
+    made = some("omnimalloc-sources", "sync-ring")
+    for broken, said in ((piled, "the peer's"), (flat, "share")):
         monkeypatch.setattr(peers, "pack", broken)
         assert said in peers.complaint(case)
+        assert said in peers.complaint(made)
 
 
 def test_a_broken_rule_of_the_arena_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     case = some("tflm-arena", "models/person_detect.tflite")
-    if peers.skipped(case):
-        pytest.skip(peers.skipped(case))
-    right = peers.predict_arena
+    right = peers_tflite.predict_arena
     monkeypatch.setattr(
-        peers, "predict_arena", lambda *asked: replace(right(*asked), tail=right(*asked).tail - 16)
+        peers_tflite,
+        "predict_arena",
+        lambda *asked: replace(right(*asked), tail=right(*asked).tail - 16),
     )
-    assert "the interpreter's" in peers.complaint(case)
+    assert "the peer's" in peers.complaint(case)
+    assert "does not start" in next(peers_tflite.started([case["name"]]))
+
+
+@pytest.mark.torch
+def test_a_broken_rule_of_a_count_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from . import peers_counts
+
+    right = peers_counts.cost_of
+    monkeypatch.setattr(
+        peers_counts,
+        "cost_of",
+        lambda graph: right(graph, table=with_handlers(graph, {"linear": lambda ctx: 159})),
+    )
+    assert ", not {'macs': 160}" in peers.complaint(some("fvcore", "nn.Linear"))
 
 
 def test_a_broken_rule_of_reuse_fails(monkeypatch: pytest.MonkeyPatch) -> None:
