@@ -22,6 +22,8 @@ from tests.oracles.campaign import ORACLES, Tally, whole  # noqa: E402 - needs t
 
 TITLES = {"wrong": "wrong", "skip": "skipped", "open": "open", "bounded": "bounded",
           "defined": "by another definition", "not run": "not run by the runtime"}  # fmt: skip
+COLUMNS = {"equal": "equal", "bounded": "bounded", "defined": "defined", "open": "open",
+           "skip": "skipped", "wrong": "wrong"}  # fmt: skip
 RESULT = ROOT / "docs" / "benchmarks" / "oracles.md"
 
 
@@ -60,20 +62,17 @@ def _head() -> Iterator[str]:
     yield "nothing declared and short inputs stored, so that every size is our own. *Open*: what is"
     yield "told is right, and a size that only values decide is told not to be known. *Bounded*: a"
     yield "size is told to be at most so large, and was no larger. Peers' cases are those of other"
-    yield "planners' and counters' own tests: packings and graphs, valid by the judges and never worse"
-    yield "than the peer; .tflite models built anew from facts, in the interpreter; networks and their"
-    yield "counts. *Defined*: the peer counts something else by the same name."
+    yield "planners' and counters' own tests: packings and graphs, valid by the judges and never"
+    yield "worse than the peer; .tflite models built anew from facts, run by the interpreter;"
+    yield "networks and their counts. *Defined*: the peer counts something else by the same name."
     yield ""
 
 
 def _rows(found: dict[str, tuple[Tally, float]]) -> Iterator[str]:
-    yield "| oracle | ran | equal | bounded | defined | open | skipped | wrong | tensors | wall, s |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield f"| oracle | ran | {' | '.join(COLUMNS.values())} | tensors | wall, s |"
+    yield f"|---|{'---:|' * (len(COLUMNS) + 3)}"
     for name, (tally, seconds) in found.items():
-        counts = " | ".join(
-            str(len(tally.of(kind)))
-            for kind in ("equal", "bounded", "defined", "open", "skip", "wrong")
-        )
+        counts = " | ".join(str(len(tally.of(kind))) for kind in COLUMNS)
         yield f"| {name} | {tally.ran} | {counts} | {tally.tensors} | {seconds:.0f} |"
 
 

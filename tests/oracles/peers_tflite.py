@@ -78,12 +78,19 @@ def predicted(name: str) -> Arena:
 
 
 def complaint(name: str, expect: dict[str, int]) -> str:
-    """What is wrong with our prediction against the peer's figures; empty where nothing is."""
+    """What is wrong, by the peer's figures or by the interpreter; empty where nothing is."""
     found = predicted(name)
     if found.unknown:
         return f"not known: {found.unknown}"
     have = {"head": found.head, "head_and_tail": found.head + found.tail}
-    return "" if have == expect else f"{have}, the peer's {expect}"
+    return refused().get(name, "") if have == expect else f"{have}, the peer's {expect}"
+
+
+@cache
+def refused() -> dict[str, str]:
+    """What the interpreter does otherwise than we tell, by the name of the model."""
+    found = (said.partition(": ") for said in started(list(facts())))
+    return {name: said for name, _, said in found}
 
 
 def started(names: list[str]) -> Iterator[str]:
