@@ -24,14 +24,14 @@ COMMAND_EVERY = 50
 """Of so many mutants of plans, one is also given to ``peakfold verify``."""
 
 
-def slice_number() -> int:
-    """Which tenth of the whole is today's: commits so far, modulo ten; 0 without git."""
+def slice_number(slices: int = SLICES) -> int:
+    """Which part of the whole is today's: commits so far, modulo the parts; 0 without git."""
     try:
         ran = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, text=True,
                              capture_output=True, check=True)  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return 0
-    return int(ran.stdout) % SLICES
+    return int(ran.stdout) % slices
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_step import StepOptions, fake_steps
 from peakfold.runtimes.torch.scratch import CpuScratch
-from tests.fuzzing.campaign import SLICES, slice_number
+from tests.fuzzing.campaign import slice_number
 
 from .torch_operators import Step
 from .torch_plain import MADE, peaks
@@ -16,6 +16,8 @@ from .torch_plain import MADE, peaks
 FRACTION, BYTES = 0.002, 256
 """How far a prediction may be from the truth: the larger of both."""
 
+PARTS = 30
+"""A commit walks one of so many parts."""
 OUTSIDE: Mapping[str, str] = {
     "softsign, second order": "a formula that writes in place, unread",
     "i0e, second order": "a formula with one temporary more, unread",
@@ -87,8 +89,8 @@ def predicted(step: Step, scratch: CpuScratch | None) -> int | str:
         return str(error).splitlines()[0]
 
 
-def rows(*groups: str, tenth: int | None = None) -> dict[str, list[Row]]:
-    """The steps of groups, or a tenth of each; their truth from one process.
+def rows(*groups: str, part: int | None = None) -> dict[str, list[Row]]:
+    """The steps of groups, or a part of each; their truth from one process.
 
     Scratch is measured where a plan alone is not near the truth.
     """
@@ -96,7 +98,7 @@ def rows(*groups: str, tenth: int | None = None) -> dict[str, list[Row]]:
         (group, name)
         for group in groups
         for n, name in enumerate(MADE[group])
-        if tenth is None or n % SLICES == tenth
+        if part is None or n % PARTS == part
     ]
     true, scratch = peaks(asked), CpuScratch()
     found: dict[str, list[Row]] = {group: [] for group in groups}
@@ -110,8 +112,8 @@ def rows(*groups: str, tenth: int | None = None) -> dict[str, list[Row]]:
 
 
 def sliced() -> dict[str, list[Row]]:
-    """Today's tenth of every group."""
-    return rows(*MADE, tenth=slice_number())
+    """Today's part of every group."""
+    return rows(*MADE, part=slice_number(PARTS))
 
 
 def wrong(found: Iterable[Row]) -> list[Row]:
