@@ -47,13 +47,20 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
     """The tensors of a tree of lists, tuples and dicts, in order."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, list | tuple):
-        return []
-    return [tensor for item in tree for tensor in tensors_in(item)]
+    found: list[torch.Tensor] = []
+    _gather((tree,), found)
+    return found
+
+
+def _gather(items: Any, found: list[torch.Tensor]) -> None:
+    """Each operator is asked several times: nothing is made on the way."""
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, list | tuple):
+            _gather(item, found)
+        elif isinstance(item, dict):
+            _gather(item.values(), found)
 
 
 class Replacing(TorchFunctionMode, ABC):
