@@ -6,6 +6,7 @@ included. It works alike for real tensors and for fake ones, which have no memor
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -180,6 +181,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
         storage.resize_(count * out.element_size())
 
 
+@functools.cache
 def _called(func: Any) -> str:
     schema = getattr(func, "_schema", None)
     return str(getattr(schema, "name", func)).partition("::")[2] or str(func)
