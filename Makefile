@@ -68,6 +68,7 @@ oracles: $(READY)
 	$(BIN)/python tools/oracles.py
 	$(BIN)/python tools/oracle_tflm.py
 	$(BIN)/python tools/oracle_torch_ops.py
+	$(BIN)/python tools/oracle_families.py
 
 # Every figure told of a CUDA card against one, and snapshots of its allocator; without a card it
 # says so and is over. PYTHON_CUDA: a Python that has PyTorch with CUDA and peakfold's dependencies.

@@ -161,3 +161,20 @@ def test_ctc_with_lengths_as_numbers(reduction):
     module = Of(ctc, True, False)
     told, true = fake_steps(module, options=OPTIONS).steady.peak, truth(module)
     assert abs(told - true) <= 4096, (told, true)
+
+
+def test_masks_of_unknown_values_are_counted_at_their_most_and_said():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(64, 64)
+
+        def forward(self, x):
+            out = self.line(x).clone()
+            out[out > 0] = torch.zeros(1)  # a tensor with a dimension: torch fills by positions
+            return out.sum()
+
+    steps = fake_steps(Net(), (torch.rand(32, 64),), {}, StepOptions(optimizer="sgd"))
+    found = {name: nbytes for _, name, nbytes in steps.steady.workspaces}
+    assert found["index_put_"] == 32 * 64 * 2 * 8
+    assert any(note.startswith("masks of unknown values") for note in steps.notes)

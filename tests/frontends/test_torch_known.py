@@ -470,3 +470,16 @@ def test_a_trace_has_numbers_where_values_decide():
 )  # fmt: skip
 def test_resized_inputs_go_on_as_they_are(given, shape, want):
     assert stretched(torch.tensor(given), shape).tolist() == want
+
+
+def test_a_mask_that_a_library_makes_only_when_traced():
+    """512 tokens: transformers leaves the mask out unless somebody watches; grouped heads too."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 200, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024}
+    module = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads)).train()
+    ids = torch.randint(0, 200, (2, 512))
+    given = {"input_ids": ids, "labels": ids, "use_cache": False}
+    found = fake_steps(module, (), given, StepOptions(optimizer="sgd"))
+    truth = peak_of_loop(deepcopy(module), (), given, lambda out: out.loss)
+    assert found.steady.peak == pytest.approx(truth, rel=0.002)

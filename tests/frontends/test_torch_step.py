@@ -136,8 +136,10 @@ def test_any_optimizer_of_the_library(name):
     options = StepOptions(optimizer=getattr(torch.optim, name))
     one, two = fake_steps(module, args, options=options), real_steps(module, args, options=options)
     # ASGD's counters begin as numbers or as tensors of four bytes each.
-    assert abs(one.first.peak - two.first.peak) <= (8 if name == "ASGD" else 0)
-    assert one.steady.peak == two.steady.peak
+    predicted, real = one.first.without_scratch(), two.first.without_scratch()
+    assert abs(predicted.peak - real.peak) <= (8 if name == "ASGD" else 0)
+    assert one.steady.without_scratch().peak == two.steady.without_scratch().peak
+    assert one.steady.peak >= two.steady.peak  # Rprop's masks are unknown: counted at their most
     assert step_graph(module, args, options=options).graph.ops
 
 

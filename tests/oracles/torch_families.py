@@ -1,8 +1,8 @@
 """Sixteen families of transformers, small, with random weights: steps, prefills, decode steps.
 
-``python -m tests.oracles.torch_families`` reads names of cases, a line each, and prints the truth
-of each as a line of JSON: a plain loop under torch's profiler, in a process that imports nothing
-of peakfold. A name is ``family attention mask way``, as in ``llama sdpa ones checkpointed``.
+``python -m tests.oracles.torch_families THREADS`` reads names of cases, a line each, and prints the
+truth of each as a line of JSON: a plain loop under torch's profiler, in a process that imports
+nothing of peakfold. A name is ``family attention mask way``: ``llama sdpa ones checkpointed``.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def _plainly(module: torch.nn.Module, given: dict[str, Any], before: int) -> int
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(sys.argv[1]))  # kernels take scratch for each
     for line in sys.stdin.read().splitlines():
         try:
             print(json.dumps([line, truths(build(line))]), flush=True)

@@ -38,7 +38,6 @@ OUTSIDE: Mapping[str, str] = {
     "vander, second order": "the plain cumulative product of a broadcast row",
     "glu, second order": "a formula that writes in place, unread",
     "embedding_bag_max": "kernel scratch of values",
-    "l1, weight, sum": "torch's own override of l1_loss loses its weight under a mode",
     "bce, second order": "a formula that writes in place, unread",
     "bce, weight, second order": "the same",
     "bce, both, second order": "the same",

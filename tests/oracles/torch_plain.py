@@ -1,8 +1,8 @@
 """The truth of a training step: a plain loop in a process that knows nothing of peakfold.
 
-``python -m tests.oracles.torch_plain`` reads groups and names of steps and prints a line of JSON
-for each: the bytes that were there before the second step plus the highest running sum of the
-allocations in it, or why it cannot be run.
+``python -m tests.oracles.torch_plain THREADS`` reads groups and names of steps, and prints a line
+of JSON for each: the bytes that were there before the second step plus the highest running sum of
+the allocations in it, or why it cannot be run.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tests.oracles import torch_generated, torch_losses, torch_operators
+from tests.oracles import torch_generated, torch_libraries, torch_losses, torch_operators
 from tests.oracles.torch_operators import Step
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
     "operators": torch_operators.steps, "losses": torch_losses.steps,
-    "modules": torch_generated.steps,
+    "modules": torch_generated.steps, "habits": torch_libraries.steps,
 }  # fmt: skip
 MADE = {group: dict(steps()) for group, steps in GROUPS.items()}
 
@@ -55,7 +55,8 @@ def peak(step: Step) -> int:
 def peaks(asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int | str]:
     """The truths of steps by group and name, from one process; why not, where it does not run."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.oracles.torch_plain"], cwd=ROOT, text=True,
+        [sys.executable, "-m", "tests.oracles.torch_plain", str(torch.get_num_threads())],
+        cwd=ROOT, text=True,
         input=json.dumps(list(asked)), capture_output=True, check=False,
     )  # fmt: skip
     if ran.returncode:
@@ -74,6 +75,6 @@ def _told(group: str, name: str) -> int | str:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(sys.argv[1]))  # kernels take scratch for each
     for group, name in json.load(sys.stdin):
         print(json.dumps([group, name, _told(group, name)]), flush=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from peakfold.errors import PeakfoldError
 from peakfold.frontends.torch_forward import fake_forward
 from peakfold.frontends.torch_options import StepOptions
@@ -47,8 +49,8 @@ class Beside:
 def truths(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """What a plain loop allocates, from a process that imports nothing of peakfold."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.oracles.torch_families"], cwd=ROOT, text=True, check=True,
-        input="\n".join(names), capture_output=True,
+        [sys.executable, "-m", "tests.oracles.torch_families", str(torch.get_num_threads())],
+        cwd=ROOT, text=True, check=True, input="\n".join(names), capture_output=True,
     )  # fmt: skip
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
     return {name: tuple(found) for name, found in lines}

@@ -18,10 +18,12 @@ import torch
 from torch import _guards, _subclasses
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn import functional
 
 from peakfold.frontends.torch_known import plainly, store_of
 from peakfold.frontends.torch_packed import pad_packed
 
+_plain_copy: Any = torch.Tensor.__deepcopy__
 _WITHIN = frozenset({"torch", "functorch", "torchgen", "peakfold"})
 """Packages that have to know: torch itself, and who makes the tensors."""
 
@@ -63,21 +65,33 @@ def answered_as_plain() -> Iterator[None]:
             if isinstance(space, dict) and name.partition(".")[0] not in _WITHIN:
                 spaces.append(space)
         for space in spaces:
-            found = {
-                key: answers[id(value)][1]
-                for key, value in list(space.items())
-                if id(value) in answers
-            }
-            if found:
+            if not answers.keys().isdisjoint(map(id, list(space.values()))):
+                found = {
+                    key: answers[id(value)][1]
+                    for key, value in list(space.items())
+                    if id(value) in answers
+                }
                 stack.callback(space.update, {key: space[key] for key in found})
                 space.update(found)
         stack.enter_context(patch.object(torch.UntypedStorage, "data_ptr", _address_of))
         for name, method in _METHODS.items():
             stack.enter_context(patch.object(FakeTensor, name, method, create=True))
+        stack.enter_context(patch.object(functional, "l1_loss", _weighted))
         stack.enter_context(
             patch.object(torch._VF, "_pad_packed_sequence", pad_packed, create=True)
         )
         yield
+
+
+_l1_loss: Any = functional.l1_loss
+
+
+def _weighted(*args: Any, **kwargs: Any) -> Any:
+    """With weights, a loss that torch forgets them of where a mode sees its functions."""
+    if kwargs.get("weight") is None:
+        return _l1_loss(*args, **kwargs)
+    with patch.object(functional, "has_torch_function_variadic", _no):
+        return _l1_loss(*args, **kwargs)
 
 
 def _numpy(tensor: Any, **kwargs: Any) -> Any:
@@ -88,6 +102,35 @@ def _numpy(tensor: Any, **kwargs: Any) -> Any:
         raise fake_tensor.DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
     with plainly():
         return held.numpy(**kwargs)
+
+
+def _deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
+    """As torch copies a plain tensor: its whole storage, once for all the tensors that lie in it.
+
+    torch's own would copy the mode that a fake tensor belongs to.
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if not tensor.is_leaf:
+        return _plain_copy(tensor, memo)  # says why it cannot be copied
+    stored, storages = tensor.untyped_storage(), memo.setdefault("torch", {})
+    if stored._cdata not in storages:
+        with torch.no_grad():
+            count = stored.nbytes() // tensor.element_size()
+            storages[stored._cdata] = tensor.detach().as_strided((count,), (1,), 0).clone()
+    room = storages[stored._cdata].untyped_storage()
+    with plainly():
+        bare = torch.empty(0, dtype=tensor.dtype, device="meta")
+        bare.set_(room, tensor.storage_offset(), tensor.shape, tensor.stride())
+    made = FakeTensor(tensor.fake_mode, bare, tensor.device)
+    memo[id(tensor)] = made.requires_grad_(tensor.requires_grad)
+    own = vars(made).keys()
+    for name, value in list(vars(tensor).items()):
+        if name not in own:
+            setattr(made, name, copy.deepcopy(value, memo))
+    if tensor.grad is not None:
+        made.grad = copy.deepcopy(tensor.grad, memo)
+    return made
 
 
 _REAL_ADDRESS = torch.UntypedStorage.data_ptr
@@ -104,25 +147,5 @@ def _address(tensor: torch.Tensor) -> int:
     return held + int(tensor.storage_offset()) * tensor.element_size()
 
 
-def _deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
-    """A copy of the whole storage, once for all that lie in it, as of a plain tensor."""
-    store = store_of(tensor)
-    if id(tensor) in memo or not tensor.is_leaf or store is None:
-        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        stores, count = memo.setdefault("torch", {}), store.nbytes() // tensor.element_size()
-        if store._cdata not in stores:
-            stores[store._cdata] = tensor.as_strided((count,), (1,), 0).clone()
-        flat = stores[store._cdata].view(tensor.dtype)
-        made: Any = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        made = made.detach()
-    if isinstance(tensor, torch.nn.Parameter):
-        made = torch.nn.Parameter(made, requires_grad=False)
-    made.requires_grad_(tensor.requires_grad)
-    made.grad = None if tensor.grad is None else copy.deepcopy(tensor.grad, memo)
-    memo[id(tensor)] = made
-    return made
-
-
-_METHODS = {"numpy": _numpy, "data_ptr": _address, "__deepcopy__": _deepcopy}
+_METHODS = {"numpy": _numpy, "data_ptr": _address, "__deepcopy__": _deep_copy}
 """What a fake tensor answers as a plain one does."""

@@ -8,6 +8,7 @@ nothing to tell; what else a kernel takes is measured (`runtimes/torch/scratch.p
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -48,32 +49,47 @@ def converted(func: Any, args: Any, kwargs: Any) -> int:
         >>> converted(torch.ops.aten.mul.Tensor, (torch.ones(4, 8), mask), {})
         128
     """
-    if func in _SUMS:
-        x = args[0]
-        counted = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.int64
-        return int(x.numel()) * 8 if counted and not kwargs.get("dtype") else 0
-    if func in _REDUCING:
-        x, reduced = args[0], len(args) < 3 or bool(args[2])
-        return _REDUCING[func] * int(x.numel()) * int(x.element_size()) if reduced else 0
-    if func in _CTC_GRADIENTS:  # a table of the other direction, as large as the saved one
-        return int(args[6].numel()) * int(args[6].element_size())
-    if func is _aten.masked_select.default:  # the mask is summed before there is a result
-        x, mask = args[0], args[1]
-        counted = int(mask.numel()) * 8 - chosen(mask) * int(x.element_size())
-        return max(0, counted) if mask.dtype in _MASKS else 0
-    if func in INDEXED:
-        return positions(args[1])
-    return _mixed(args) if _converts(func) else 0
+    rule = _rule(func)
+    return 0 if rule is None else rule(args, kwargs)
 
 
 @functools.cache
-def _converts(func: Any) -> bool:
-    """Whether the kernel works element by element in one type, into a result of its own."""
+def _rule(func: Any) -> Callable[[Any, Any], int] | None:
+    """What tells the scratch of an operator; `None` for most, which convert nothing."""
+    if func in _REDUCING:
+        return functools.partial(_reduced, _REDUCING[func])
+    for found, funcs in _RULES.items():
+        if func in funcs:
+            return found
+    # Element by element in one type, into a result of its own.
     own = func not in _AS_THEY_ARE and not func._schema.is_mutable
-    return own and torch.Tag.pointwise in func.tags
+    return _mixed if own and torch.Tag.pointwise in func.tags else None
 
 
-def _mixed(args: Any) -> int:
+def _summed(args: Any, kwargs: Any) -> int:
+    x = args[0]
+    counted = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.int64
+    return int(x.numel()) * 8 if counted and not kwargs.get("dtype") else 0
+
+
+def _reduced(tensors: int, args: Any, _: Any) -> int:
+    x, reduces = args[0], len(args) < 3 or bool(args[2])
+    return tensors * int(x.numel()) * int(x.element_size()) if reduces else 0
+
+
+def _other_direction(args: Any, _: Any) -> int:
+    """A table of the other direction, as large as the saved one."""
+    return int(args[6].numel()) * int(args[6].element_size())
+
+
+def _selected(args: Any, _: Any) -> int:
+    """The mask is summed before there is a result."""
+    x, mask = args[0], args[1]
+    counted = int(mask.numel()) * 8 - chosen(mask) * int(x.element_size())
+    return max(0, counted) if mask.dtype in _MASKS else 0
+
+
+def _mixed(args: Any, _: Any) -> int:
     """Operands whose type is not the common one; numbers (0-d tensors) are read as they are."""
     given = [t for t in tensors_in(args) if t.layout is torch.strided and t.dim()]
     if len(given) < 2 or all(t.dtype == given[0].dtype for t in given):
@@ -84,23 +100,48 @@ def _mixed(args: Any) -> int:
     return sum(int(t.numel()) * common.itemsize for t in given if t.dtype != common)
 
 
+def _indexed(args: Any, _: Any) -> int:
+    return positions(args[1])
+
+
 def positions(indices: Any) -> int:
     """Bytes of the positions that masks among the indices of a call become."""
     return sum(_positions(index) for index in indices if index is not None)
 
 
 def _positions(index: Any) -> int:
-    """Where a mask is true, a row of int64 for each of its dimensions; none where unknown."""
+    """Where a mask is true, a row of int64 for each of its dimensions."""
     return chosen(index) * int(index.dim()) * 8
 
 
 def chosen(mask: Any) -> int:
-    """How many elements of a fake mask are true; 0 where that is not known, or it is no mask."""
-    values = getattr(getattr(mask, "fake_mode", None), "values", None)
-    if mask.dtype not in _MASKS or values is None:
+    """How many elements of a mask are true: all that may be where that is not known."""
+    if mask.dtype not in _MASKS:
         return 0
-    real = values.of(mask)
+    real = _known(mask)
     if real is None:
-        return 0
+        return int(mask.numel())
     with plainly():
         return int(real.count_nonzero())
+
+
+def assumed(func: Any, args: Any) -> str:
+    """What a call's scratch takes for granted, as a note; empty where it is nothing."""
+    masks = [i for i in args[1] if i is not None and i.dtype in _MASKS] if func in INDEXED else ()
+    unknown = any(_known(mask) is None for mask in masks)
+    return "masks of unknown values as indices: their positions are counted at their most" * unknown
+
+
+def _known(mask: Any) -> torch.Tensor | None:
+    """A mask with its values; `None` where they are unknown."""
+    mode = getattr(mask, "fake_mode", None)
+    if mode is None:
+        return mask if mask.device.type == "cpu" else None
+    values = getattr(mode, "values", None)
+    return None if values is None else values.of(mask)
+
+
+_RULES: Mapping[Callable[[Any, Any], int], frozenset[Any]] = {
+    _summed: _SUMS, _other_direction: _CTC_GRADIENTS, _indexed: INDEXED,
+    _selected: frozenset({_aten.masked_select.default}),
+}  # fmt: skip

@@ -36,6 +36,9 @@ _INTO_ZEROS = {
 }
 _ZEROS = frozenset({_aten.zeros.default, _aten.new_zeros.default, _aten.zeros_like.default})
 
+FOLLOWED = frozenset({_ADD, *_INTO_ZEROS, *_ZEROS})
+"""Operators that are exchanged in the backward pass, or remembered for it."""
+
 
 class Unwatched:
     """Gives the operator that a plain run calls in the place of one that was seen."""

@@ -63,7 +63,8 @@ def fake_like(tensor: torch.Tensor, mode: FakeTensorMode, stores: Stores) -> tor
         return mode.from_tensor(tensor)
     made: torch.Tensor = FakeTensor(mode, _bare(tensor, stores), _CPU)
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        made._is_param = True  # as its constructor does to a copy
+        return made.requires_grad_(tensor.requires_grad)
     if isinstance(mode, FollowingMode):
         mode.values.take(made, tensor)
     return made
@@ -190,9 +191,13 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bool]]:
             if value is not None:
                 yield value, True
     for child in module.modules():
-        for value in vars(child).values():
-            for tensor in tensors_of(value, modules=False):
-                yield tensor, False
+        for name, value in vars(child).items():
+            if name not in _REGISTERED:
+                for tensor in tensors_of(value, modules=False):
+                    yield tensor, False
+
+
+_REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 def fake_tree(tree: Any, mode: FakeTensorMode) -> Any:

@@ -25,6 +25,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from peakfold.frontends.torch_failure import line_now
 from peakfold.frontends.torch_guesses import guessable, guessed
 from peakfold.frontends.torch_known import INTEGERS, PLAIN, Values, few, key_of, plainly
+from peakfold.frontends.torch_layouts import laid_out
 from peakfold.frontends.torch_modes import mapped, tensors_in
 from peakfold.frontends.torch_sizes import BY_SHAPES, positions, sized
 
@@ -55,7 +56,7 @@ class _Facts:
         sizes: values decide the shapes of its results.
         moves: it changes where a tensor lies, and not what it holds.
         random: it draws.
-        special: it matters where no value is known, too.
+        moot: nothing can be told of its results if no operand is known.
         direct: torch answers it before it looks at anything.
     """
 
@@ -66,7 +67,7 @@ class _Facts:
     sizes: bool
     moves: bool
     random: bool
-    special: bool
+    moot: bool
     direct: bool
 
 
@@ -83,7 +84,7 @@ def _facts(func: OpOverload) -> _Facts:
         name, func.namespace in ("aten", "prims"), writes,
         torch.Tag.data_dependent_output in tags, torch.Tag.dynamic_output_shape in tags,
         torch.Tag.inplace_view in tags, torch.Tag.nondeterministic_seeded in tags,
-        name in _READLESS or guessable(func) or func in BY_SHAPES,
+        name not in _READLESS and not guessable(func) and func not in BY_SHAPES,
         func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY,
     )  # fmt: skip
 
@@ -259,7 +260,7 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             given = tensors_in((args, kwargs))
         facts, values = _facts(func), self.values
         known = values.known(given)
-        if given and not facts.special and True not in known:
+        if given and facts.moot and True not in known:
             return self._fake(func, types, args, kwargs)
         call = _Call(values, func, facts, args, kwargs, given, all(known) and not _open(args))
         masks = func is _aten.index.Tensor
@@ -282,13 +283,13 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         return out
 
     def _fake(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
-        if (
-            self.cache_enabled and not _facts(func).direct
-        ):  # all else that torch does here is to log
-            out: Any = self._cached_dispatch_impl(func, types, args, kwargs)
+        if self.cache_enabled and not _facts(func).direct:
+            out = self._cached_dispatch_impl(func, types, args, kwargs)  # `dispatch` also logs
         else:
             out = super().dispatch(func, types, args, kwargs)
-        if self._numbers and any(t._has_symbolic_sizes_strides for t in tensors_in(out)):
+        out = laid_out(func, args, out)
+        made = (out,) if type(out) is FakeTensor else tensors_in(out)
+        if self._numbers and any(t._has_symbolic_sizes_strides for t in made):
             raise DynamicOutputShapeException(func)
         return out
 

@@ -30,7 +30,7 @@ from peakfold.frontends.torch_objects import tensors_of
 from peakfold.frontends.torch_options import StepOptions
 from peakfold.frontends.torch_phases import region_of
 from peakfold.frontends.torch_scope import ScopeTracker
-from peakfold.frontends.torch_step import Observe, existing, watched
+from peakfold.frontends.torch_step import Observe, existing, unmeasured, watched
 from peakfold.frontends.torch_storages import Workspace
 from peakfold.ir.run import Run
 
@@ -66,7 +66,7 @@ def fake_forward(
         kernels = device_kernels(chosen, fake=True)
         with undisturbed(functions=kernels, gradients=gradients), answered_as_plain(), mode:
             run = _forward(copied, inputs, chosen, watch, "on tensors without values")
-        return replace(run, notes=(*run.notes, *mode.notes()))
+        return replace(run, notes=(*run.notes, *unmeasured(workspace), *mode.notes()))
 
     run, said = with_gradients_if_wanted(passed)
     return replace(run, notes=(*run.notes, *said))

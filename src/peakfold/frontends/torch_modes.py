@@ -8,13 +8,16 @@ dispatch handler works on tensors, function modes stay out: it only looks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+_WHERE = torch.ops.prim.device.default
+"""The device of a tensor: torch asks by an operator, and oftener than it runs all others."""
 
 
 class Watching(TorchDispatchMode, ABC):
@@ -28,6 +31,8 @@ class Watching(TorchDispatchMode, ABC):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _WHERE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
         with torch._C.DisableTorchFunction():
             return self.called(func, args, kwargs or {})
 
@@ -47,20 +52,24 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
     """The tensors of a tree of lists, tuples and dicts, in order."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
     found: list[torch.Tensor] = []
-    _gather((tree,), found)
+    if isinstance(tree, dict):
+        _collect(tree.values(), found)
+    elif isinstance(tree, list | tuple):
+        _collect(tree, found)
     return found
 
 
-def _gather(items: Any, found: list[torch.Tensor]) -> None:
-    """Each operator is asked several times: nothing is made on the way."""
+def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
     for item in items:
         if isinstance(item, torch.Tensor):
             found.append(item)
         elif isinstance(item, list | tuple):
-            _gather(item, found)
+            _collect(item, found)
         elif isinstance(item, dict):
-            _gather(item.values(), found)
+            _collect(item.values(), found)
 
 
 class Replacing(TorchFunctionMode, ABC):

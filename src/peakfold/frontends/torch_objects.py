@@ -54,6 +54,12 @@ def named_tensors(tree: Any, *, modules: bool = True) -> Iterator[tuple[tuple[An
 
 def tensors_of(tree: Any, *, modules: bool = True) -> list[torch.Tensor]:
     """The tensors of a tree, as `named_tensors` finds them."""
+    if _bare(tree):
+        return []
+    if type(tree) in _TREES:
+        parts = tree.values() if isinstance(tree, dict) else tree
+        if all(map(_bare, parts)):
+            return []
     return [tensor for _, tensor in named_tensors(tree, modules=modules)]
 
 

@@ -78,7 +78,15 @@ def fake_steps(
     inputs = [fake_tree(given, mode) for _ in range(2)]
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
         steps = _steps(copied, inputs.pop, options, watched(workspace, options.device))
-    return replace(steps, notes=(*steps.notes, *mode.notes()))
+    return replace(steps, notes=(*steps.notes, *unmeasured(workspace), *mode.notes()))
+
+
+def unmeasured(workspace: Workspace | None) -> tuple[str, ...]:
+    """What to say of scratch that nobody measured."""
+    return () if workspace is not None else (_UNMEASURED,)
+
+
+_UNMEASURED = "scratch of kernels is left out, but for what they convert; `measure` measures it"
 
 
 def real_steps(

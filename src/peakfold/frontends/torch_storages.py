@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from peakfold.frontends.torch_engine import Unwatched
-from peakfold.frontends.torch_formulas import Formulas
+from peakfold.frontends.torch_casts import assumed
+from peakfold.frontends.torch_engine import FOLLOWED, Unwatched
+from peakfold.frontends.torch_formulas import FORMULAS, Formulas
 from peakfold.frontends.torch_modes import Watching, tensors_in
 from peakfold.frontends.torch_sparse import ROWS, kind_of, parts, run_operator
 from peakfold.ir.recording import Recording
@@ -92,14 +93,17 @@ class StorageTracker(Watching):
         """Run one operator and note the storages of its operands and results."""
         if self._formulas.hides():
             return run_operator(func, args, kwargs)
-        if func in _WRITTEN_IN_OTHERS and type(args[0]) is FakeTensor:
+        if func in _WRITTEN_IN_OTHERS:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
-        func = self._formulas.instead(self._unwatched(func, args), args)
-        out = run_operator(func, args, kwargs)
-        self._unwatched.done(func, out)
-        self._formulas.done(func, args, out)
-        _keep_block(func, args, out)
+        if _ordinary(func) and torch._C._current_autograd_node() is None:
+            out = run_operator(func, args, kwargs)
+        else:
+            func = self._formulas.instead(self._unwatched(func, args), args)
+            out = run_operator(func, args, kwargs)
+            self._unwatched.done(func, out)
+            self._formulas.done(func, args, out)
+            _keep_block(func, args, out)
         name, scope = _called(func), self._place()
         for tensor in tensors_in((args, kwargs)) if func is not _LIFT else ():
             self._note(tensor, "outside", scope)
@@ -109,6 +113,8 @@ class StorageTracker(Watching):
             nbytes = self._workspace(func, args, kwargs)
             if nbytes:
                 self._recording.scratch(name, nbytes)
+                if said := assumed(func, args):
+                    self.notes.setdefault(said)
         return out
 
     def _place(self) -> str:
@@ -162,6 +168,15 @@ _REDUCED = frozenset({
 })  # fmt: skip
 
 
+_FOLDED = _aten.col2im.default
+
+
+@functools.cache
+def _ordinary(func: Any) -> bool:
+    """Whether an operator of the forward pass is run as it is, and nothing follows from it."""
+    return func not in FOLLOWED | FORMULAS.keys() | _REDUCED | {_FOLDED}
+
+
 def _keep_block(func: Any, args: Any, out: Any) -> None:
     """Give a fake result the block that the real one keeps, where that is larger.
 
@@ -172,7 +187,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
     if func in _REDUCED:
         shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
         count = math.prod(shape)
-    elif func is _aten.col2im.default:
+    elif func is _FOLDED:
         count = args[0].numel()
     else:
         return

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from peakfold.ir.graph import Tensor
+from peakfold.ops.rules import unknown
 from peakfold.ops.spec import Context, CountRule, MaskRule, OpSpec
 
 _NUMBERS: Final = ("float", "bfloat", "complex", "int", "uint")
@@ -103,8 +104,8 @@ def in_reals(row: OpSpec) -> OpSpec:
 
 
 def _macs(rule: CountRule | None) -> CountRule | None:
-    if rule is None:
-        return None
+    if rule is None or rule is unknown:
+        return rule
 
     def told(ctx: Context) -> int | None:
         found = rule(ctx)
@@ -114,8 +115,8 @@ def _macs(rule: CountRule | None) -> CountRule | None:
 
 
 def _operations(rule: CountRule | None) -> CountRule | None:
-    if rule is None:
-        return None
+    if rule is None or rule is unknown:
+        return rule
 
     def told(ctx: Context) -> int | None:
         found = rule(ctx)

@@ -58,8 +58,8 @@ def traits(problem: Problem) -> Traits:
         ([0.33, 1.0, 1.0], [0.33, 0.67, 1.0])
     """
     found = sections(problem)
-    load = section_loads(problem, found).astype(np.float64)
-    load /= max(load.max(initial=0), 1)
+    load = section_loads(problem, found).astype(np.int64)
+    top = max(int(load.max(initial=0)), 1)
     alive = problem.pieces_alive
     owner = problem.owner[alive]
     born = np.full(problem.buffers, found.count, dtype=np.int64)
@@ -68,10 +68,11 @@ def traits(problem: Problem) -> Traits:
     np.maximum.at(dies, owner, found.last[alive])
     born = np.minimum(born, dies)
     length = np.maximum(dies - born, 1).astype(np.float64)
-    total = np.concatenate([[0.0], np.cumsum(load)])
+    total = np.concatenate([[0], np.cumsum(load)])  # whole numbers: exact from both ends
     return Traits(
         size=np.maximum(problem.size, 1).astype(np.float64), born=born, dies=dies, length=length,
-        peak=range_maximum(load, born, dies), mean=(total[dies] - total[born]) / length,
+        peak=range_maximum(load / top, born, dies),
+        mean=(total[dies] - total[born]) / length / top,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from peakfold.frontends.torch_casts import INDEXED, chosen, positions
+from peakfold.frontends.torch_known import plainly
 from peakfold.frontends.torch_modes import tensors_in
 from peakfold.frontends.torch_rnn import again, real_backward, real_forward
 from peakfold.runtimes.torch.allocator import allocations, peak_of
@@ -65,7 +66,7 @@ def _signature(leaf: Any) -> Any:
 
 def _measured(func: Any, args: Any, kwargs: Any) -> int:
     kept: list[Any] = []
-    with _disable_current_modes(), torch.no_grad():
+    with plainly(), torch._C._DisableFuncTorch():
         real_args, real_kwargs = tree_map(_real, (args, kwargs))
         try:
             changes = allocations(lambda: kept.append(func(*real_args, **real_kwargs)))
