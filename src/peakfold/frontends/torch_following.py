@@ -12,7 +12,13 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    _DISPATCH_HANDLE_DIRECTLY,
+    _DISPATCH_META_HANDLERS,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -33,6 +39,7 @@ _LIKE = frozenset(
 """Operators that read no value of their operand."""
 _OVER = frozenset({"zero_", "fill_", "copy_"})
 """Operators that read no value of what they write."""
+_READLESS = _LIKE | _OVER
 _OWN = "sizes and branches follow the example's own values"
 _DRAWN = "random numbers that decide sizes or branches are those of one draw"
 
@@ -50,6 +57,7 @@ class _Facts:
         moves: it changes where a tensor lies, and not what it holds.
         random: it draws.
         moot: nothing can be told of its results if no operand is known.
+        direct: torch answers it before it looks at anything.
     """
 
     name: str
@@ -60,6 +68,7 @@ class _Facts:
     moves: bool
     random: bool
     moot: bool
+    direct: bool
 
 
 @functools.cache
@@ -76,10 +85,8 @@ def _facts(func: OpOverload) -> _Facts:
         torch.Tag.data_dependent_output in tags, torch.Tag.dynamic_output_shape in tags,
         torch.Tag.inplace_view in tags, torch.Tag.nondeterministic_seeded in tags,
         name not in _READLESS and not guessable(func) and func not in BY_SHAPES,
+        func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY,
     )  # fmt: skip
-
-
-_READLESS = _LIKE | _OVER
 
 
 @dataclass(slots=True)
@@ -225,10 +232,14 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     def __deepcopy__(self, memo: dict[int, Any]) -> FollowingMode:
         return self  # whoever copies a tensor copies what it holds, and not the mode
 
-    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator on fake tensors, and on their values where they are known."""
         if self._inside or not isinstance(func, OpOverload):
-            return super().dispatch(func, types, args, kwargs or {})
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
         self._inside = True
         try:
             return self._followed(func, types, args, kwargs or {})
@@ -248,8 +259,8 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             args, kwargs = mapped(args, self._taken_in), mapped(kwargs, self._taken_in)
             given = tensors_in((args, kwargs))
         facts, values = _facts(func), self.values
-        known = [key_of(t) in values for t in given]
-        if given and facts.moot and not any(known):
+        known = values.known(given)
+        if given and facts.moot and True not in known:
             return self._fake(func, types, args, kwargs)
         call = _Call(values, func, facts, args, kwargs, given, all(known) and not _open(args))
         masks = func is _aten.index.Tensor
@@ -272,7 +283,11 @@ class FollowingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         return out
 
     def _fake(self, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
-        out = laid_out(func, args, super().dispatch(func, types, args, kwargs))
+        if self.cache_enabled and not _facts(func).direct:
+            out = self._cached_dispatch_impl(func, types, args, kwargs)  # `dispatch` also logs
+        else:
+            out = super().dispatch(func, types, args, kwargs)
+        out = laid_out(func, args, out)
         made = (out,) if type(out) is FakeTensor else tensors_in(out)
         if self._numbers and any(t._has_symbolic_sizes_strides for t in made):
             raise DynamicOutputShapeException(func)

@@ -9,7 +9,7 @@ storage changes its size, and when it dies.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -68,6 +68,16 @@ class Values:
         self._followed: set[int] = set()
         self.why: dict[int, str] = {}
         self.written: set[int] = set()
+
+    def known(self, tensors: Sequence[torch.Tensor]) -> list[bool]:
+        """Whether values of each are known; asked at every operator."""
+        real = self._real
+        return [
+            type(t) is FakeTensor
+            and t.layout is torch.strided
+            and t.untyped_storage()._cdata in real
+            for t in tensors
+        ]
 
     def __contains__(self, key: object) -> bool:
         return key in self._real

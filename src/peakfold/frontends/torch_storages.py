@@ -196,6 +196,7 @@ def _keep_block(func: Any, args: Any, out: Any) -> None:
         storage.resize_(count * out.element_size())
 
 
+@functools.cache
 def _called(func: Any) -> str:
     schema = getattr(func, "_schema", None)
     return str(getattr(schema, "name", func)).partition("::")[2] or str(func)
