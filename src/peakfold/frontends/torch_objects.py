@@ -44,7 +44,7 @@ def named_tensors(tree: Any, *, modules: bool = True) -> Iterator[tuple[tuple[An
         >>> [(path, tuple(t.shape)) for path, t in named_tensors((box,))]
         [((0, 'keys', 0), (2,)), ((0, 'keys', 1), (3,))]
     """
-    for path, leaf in tree_flatten_with_path(tree, is_leaf=_is_leaf)[0]:
+    for path, leaf in tree_flatten_with_path(tree, is_leaf=is_leaf)[0]:
         at = tuple(_key(key) for key in path)
         if isinstance(leaf, torch.Tensor):
             yield at, leaf
@@ -91,7 +91,7 @@ def changed(tree: Any, change: Change) -> Any:
     def convert(path: Any, leaf: Any) -> Any:
         return once(leaf) if isinstance(leaf, torch.Tensor) else _copied(leaf, path, once, memo)
 
-    return tree_map_with_path(convert, tree, is_leaf=_is_leaf)
+    return tree_map_with_path(convert, tree, is_leaf=is_leaf)
 
 
 def opened(leaf: Any) -> dict[str, torch.Tensor]:
@@ -107,15 +107,11 @@ def closed(leaf: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 def is_object(leaf: Any) -> bool:
     """Whether something is neither a tensor nor a number, nor a tree of such: it has a state."""
-    return not isinstance(leaf, torch.Tensor) and not _bare(leaf) and _is_leaf(leaf)
+    return not isinstance(leaf, torch.Tensor) and not _bare(leaf) and is_leaf(leaf)
 
 
 def is_leaf(value: Any) -> bool:
     """Whether a tree ends here: only Python's own containers are taken apart."""
-    return _is_leaf(value)
-
-
-def _is_leaf(value: Any) -> bool:
     kind = type(value)
     return kind not in _TREES and not (isinstance(value, tuple) and hasattr(kind, "_fields"))
 

@@ -8,7 +8,7 @@ and the imaginary part count as one each. Fast transforms state real operations 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -99,28 +99,19 @@ def in_reals(row: OpSpec) -> OpSpec:
     if row.kind in _REAL_ALREADY:
         return row
     return replace(
-        row, macs=_macs(row.macs), other_ops=_operations(row.other_ops), masked=_masks(row.masked)
-    )
+        row, macs=_scaled(row.macs, _mac_factor), other_ops=_scaled(row.other_ops, _other_factor),
+        masked=_masks(row.masked),
+    )  # fmt: skip
 
 
-def _macs(rule: CountRule | None) -> CountRule | None:
+def _scaled(rule: CountRule | None, factor: Callable[[Context], int]) -> CountRule | None:
+    """A count in complex numbers as one in real numbers; what tells nothing goes on to."""
     if rule is None or rule is unknown:
         return rule
 
     def told(ctx: Context) -> int | None:
         found = rule(ctx)
-        return found * _mac_factor(ctx) if found else found
-
-    return told
-
-
-def _operations(rule: CountRule | None) -> CountRule | None:
-    if rule is None or rule is unknown:
-        return rule
-
-    def told(ctx: Context) -> int | None:
-        found = rule(ctx)
-        return found * _other_factor(ctx) if found else found
+        return found * factor(ctx) if found else found
 
     return told
 

@@ -18,10 +18,10 @@ from peakfold.ir.graph import AttrValue
 from peakfold.ops import context, lookup
 from peakfold.ops.grad import OPTIMIZERS, grad_kind
 from peakfold.ops.spec import GradReads, GradSpec
+from peakfold.transform.gradient_reads import Profile, groups, operands_of
 from peakfold.transform.training import with_training_results
 
 Loss = Literal["external", "softmax-output"]
-Profile = Literal["minimal", "mxnet"]
 ParamGrads = Literal["dynamic", "static"]
 LOSSES: tuple[Loss, ...] = ("external", "softmax-output")
 PROFILES: tuple[Profile, ...] = ("minimal", "mxnet")
@@ -208,23 +208,8 @@ class _Backward:
         incoming = tuple(self._total(name) or "" for name in op.outputs)
         if spec is _UNDECLARED:
             self.undeclared[op.kind] += 1
-        for group, reads in self._groups(spec, positions):
+        for group, reads in groups(spec, positions, self.options.reads):
             self._emit_gradient(op, spec, group, reads, incoming)
-
-    def _groups(
-        self, spec: GradSpec, positions: list[int]
-    ) -> Iterator[tuple[list[int], GradReads]]:
-        """Operands whose gradients one op makes, parameters first: their readers die early."""
-        if self.options.reads == "mxnet" and spec.mxnet is not None:
-            yield positions, spec.mxnet
-        elif spec.joint or self.options.reads == "mxnet":
-            found = [spec.wrt.get(at) or spec.wrt[-1] for at in positions]
-            tokens = dict.fromkeys(token for reads in found for token in reads.tokens)
-            forms = {reads.form for reads in found}
-            yield positions, GradReads(tuple(tokens), forms.pop() if len(forms) == 1 else "other")
-        else:
-            for at in sorted(positions, reverse=True):
-                yield [at], spec.wrt.get(at) or spec.wrt[-1]
 
     def _emit_gradient(
         self, op: Op, spec: GradSpec, group: list[int], reads: GradReads, incoming: tuple[str, ...]
@@ -238,7 +223,7 @@ class _Backward:
             (writes if held else outputs).append(
                 self._holder(name) if held else self._gradient(name)
             )
-        operands = tuple(dict.fromkeys(self._operands(op, reads, group, incoming)))
+        operands = tuple(dict.fromkeys(operands_of(op, reads, group, incoming)))
         attrs: dict[str, AttrValue] = {
             "form": reads.form, "profile": self.options.reads, "wrt": tuple(group),
             "macs": self._macs(op, spec, group),
@@ -251,25 +236,6 @@ class _Backward:
             self._free(label), grad_kind(op.kind), operands, tuple(outputs), attrs,
             reads=tuple(writes), writes=tuple(writes), scope=op.scope,
         ))  # fmt: skip
-
-    def _operands(
-        self, op: Op, reads: GradReads, group: list[int], incoming: tuple[str, ...]
-    ) -> Iterator[str]:
-        for token in reads.tokens:
-            if token == "dy":
-                yield from filter(None, incoming)
-            elif token == "y":
-                yield op.outputs[0]
-            elif token == "y*":
-                yield from op.results
-            elif token in ("x*", "others"):
-                left = group if token == "others" else []
-                yield from (x for at, x in enumerate(op.inputs) if x and at not in left)
-            else:
-                names = op.outputs if token[0] == "o" else op.inputs
-                at = int(token[1:])
-                if at < len(names) and names[at]:
-                    yield names[at]
 
     def _macs(self, op: Op, spec: GradSpec, group: list[int]) -> int:
         rule = lookup(op.kind).macs
