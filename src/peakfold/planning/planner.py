@@ -171,26 +171,15 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
             for at in range(len(layout.timeline.blocks))
             for buffer in _buffers(study, layout, at)
         ],
-        external=[
-            ExternalBuffer(tensors=_places(study, layout, storage))
-            for storage, members in enumerate(storages.members)
-            if members and storages.external[storage]
-        ],
+        external=_external(study, layout),
         aliases=[
             PlannedAlias(op=a.op, output=names(a.output), input=names(a.input), how=a.how)
             for a in storages.aliases
         ],
         copies=[names(t) for t in storages.copies]
         + [names(b.copy) for b in layout.timeline.blocks if b.copy >= 0],
-        bound=Bound(
-            offsets=layout.timeline.peak if layout.objects is not None else layout.bound,
-            objects=objects_bound(layout.timeline.hulls(study.policies.align)),
-            any_order=study.any_order,
-        ),
-        proof=Proof(
-            packing=layout.optimal and not study.doubtful,
-            order=layout.total == study.any_order and not study.doubtful,
-        ),
+        bound=_bound(study, layout),
+        proof=_proof(study, layout),
         workspace_known=study.workspace_known,
         unsupported=unsupported(study.graph),
         opaque=[names(t) for t in sorted(study.index.opaque)],
@@ -203,6 +192,31 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         added=list(study.running.added),
         search="complete" if layout.complete else "time limit",
     )  # fmt: skip
+
+
+def _external(study: Study, layout: Layout) -> list[ExternalBuffer]:
+    storages = layout.timeline.storages
+    return [
+        ExternalBuffer(tensors=_places(study, layout, storage))
+        for storage, members in enumerate(storages.members)
+        if members and storages.external[storage]
+    ]
+
+
+def _bound(study: Study, layout: Layout) -> Bound:
+    return Bound(
+        offsets=layout.timeline.peak if layout.objects is not None else layout.bound,
+        objects=objects_bound(layout.timeline.hulls(study.policies.align)),
+        any_order=study.any_order,
+    )
+
+
+def _proof(study: Study, layout: Layout) -> Proof:
+    """What is proven; of a graph with a doubt, nothing."""
+    return Proof(
+        packing=layout.optimal and not study.doubtful,
+        order=layout.total == study.any_order and not study.doubtful,
+    )
 
 
 def _unproven(body: BodyPlan) -> BodyPlan:
