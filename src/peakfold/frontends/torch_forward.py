@@ -66,7 +66,8 @@ def fake_forward(
         kernels = device_kernels(chosen, fake=True)
         with undisturbed(functions=kernels, gradients=gradients), answered_as_plain(), mode:
             run = _forward(copied, inputs, chosen, watch, "on tensors without values")
-        return replace(run, notes=(*run.notes, *unmeasured(workspace), *mode.notes()))
+        left_out = unmeasured(workspace, chosen.device)
+        return replace(run, notes=(*run.notes, *left_out, *mode.notes()))
 
     run, said = with_gradients_if_wanted(passed)
     return replace(run, notes=(*run.notes, *said))

@@ -78,15 +78,20 @@ def fake_steps(
     inputs = [fake_tree(given, mode) for _ in range(2)]
     with undisturbed(functions=device_kernels(options, fake=True)), answered_as_plain(), mode:
         steps = _steps(copied, inputs.pop, options, watched(workspace, options.device))
-    return replace(steps, notes=(*steps.notes, *unmeasured(workspace), *mode.notes()))
+    return replace(
+        steps, notes=(*steps.notes, *unmeasured(workspace, options.device), *mode.notes())
+    )
 
 
-def unmeasured(workspace: Workspace | None) -> tuple[str, ...]:
+def unmeasured(workspace: Workspace | None, device: str) -> tuple[str, ...]:
     """What to say of scratch that nobody measured."""
-    return () if workspace is not None else (_UNMEASURED,)
+    return () if workspace is not None else (_UNMEASURED[device],)
 
 
-_UNMEASURED = "scratch of kernels is left out, but for what they convert; `measure` measures it"
+_UNMEASURED = {
+    "cpu": "scratch of kernels is left out, but for what they convert; `measure` measures it",
+    "cuda": "scratch of kernels is left out; on the device `measure` measures it",
+}
 
 
 def real_steps(
