@@ -129,7 +129,7 @@ def sized(case: Case):
 
 def count(case: Case, route: str) -> Result:
     """Capture a model and add up what the registry says."""
-    from peakfold.frontends.torch_module import capture
+    from peakfold.frontends.torch.module import capture
     from peakfold.ops import context, lookup
 
     start = time.process_time()
@@ -223,7 +223,7 @@ def page(results: list[dict]) -> Iterator[str]:
     yield "built and captured without memory. Figures are integers, compared with a recount by an"
     yield "independent dispatch-level counter; torchvision's parameters with the published ones."
     yield "All rows: [cost.csv](cost.csv). Tests hold ten more networks and every kind of layer to"
-    yield "closed forms on torch 2.13 (`tests/frontends/test_torch_costs.py`)."
+    yield "closed forms on torch 2.13 (`tests/frontends/torch/test_costs.py`)."
     yield ""
     yield "| source | route | models | families | MACs exact | parameters exact | median CPU-s |"
     yield "|---|---|---|---|---|---|---|"

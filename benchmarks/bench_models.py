@@ -17,8 +17,8 @@ from time import perf_counter
 
 from peakfold.errors import PeakfoldError
 from peakfold.frontends import Bindings, load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
 
 FOLDER = Path(__file__).parents[2] / "shared" / "models" / "onnx"
 BINDINGS = {

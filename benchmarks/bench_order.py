@@ -23,8 +23,8 @@ from tests.planning.order.nets import NETS, nasnet, random_dag, series_parallel
 from tests.planning.order.tools import shared_study, study_of
 
 from peakfold.ir import Graph, parse_graph
+from peakfold.planning.context import Study
 from peakfold.planning.order import best_order
-from peakfold.planning.study import Study
 
 FOLDER = Path(__file__).parents[2] / "shared" / "models" / "onnx"
 

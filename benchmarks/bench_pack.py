@@ -34,7 +34,7 @@ from benchmarks.peers import Run, Tool, ours, peers
 from benchmarks.workloads import SIDE, graph_like, perfect, random_intervals
 
 from peakfold.packing import Problem, lower_bound, pack, violations
-from peakfold.packing.table import capacity_of, read_csv
+from peakfold.packing.csv_format import capacity_of, read_csv
 
 FORK = multiprocessing.get_context("fork")
 Outcome = tuple[float, float, "np.ndarray | None", int, "str | None"]
@@ -166,9 +166,9 @@ def scale(largest: int) -> Iterator[Instance]:
 
 
 def ablations() -> dict[str, Tool]:
-    from peakfold.packing.exact import PORTFOLIO, decide
-    from peakfold.packing.kernels.search import FITTING, TIGHTEST
-    from peakfold.packing.model import build
+    from peakfold.packing.exact.kernels.search import FITTING, TIGHTEST
+    from peakfold.packing.exact.search import PORTFOLIO, decide
+    from peakfold.packing.exact.search_model import build
 
     def alone(jobs: tuple[tuple[int, str], ...]) -> Run:
         def run(problem: Problem, capacity: int | None, limit: float) -> np.ndarray | None:

@@ -26,12 +26,12 @@ from time import perf_counter
 from typing import TypeVar
 
 from peakfold.ir import check_graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.aliasing.records import Aliasing
+from peakfold.planning.context import prepare
+from peakfold.planning.modes import make_layout
 from peakfold.planning.planner import plan_layout
-from peakfold.planning.sharing import Aliasing
-from peakfold.planning.study import prepare
-from peakfold.planning.verify import verify_plan
 
 T = TypeVar("T")
 

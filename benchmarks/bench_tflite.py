@@ -23,7 +23,7 @@ from peakfold.frontends import Loaded, load
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.summary import Summary
 from peakfold.runtimes.tflite.allocator import predict
-from peakfold.runtimes.tflite.planned import after_recipe
+from peakfold.runtimes.tflite.apply_plan import after_recipe
 from peakfold.runtimes.tflite.scratch import known_scratch
 
 SHARED = Path(__file__).parents[2] / "shared"

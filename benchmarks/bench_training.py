@@ -26,11 +26,11 @@ from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.frontends.torch_models import resnet50
+from tests.frontends.torch.torch_models import resnet50
 
-from peakfold.frontends.torch_step import StepOptions, fake_steps, step_graph
+from peakfold.frontends.torch.training.step import StepOptions, fake_steps, step_graph
 from peakfold.planning import PlanOptions
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.modes import make_layout
 from peakfold.planning.planner import plan_layout, study_graph
 
 GB = 1e9

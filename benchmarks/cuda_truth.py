@@ -21,10 +21,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.frontends.training_models import MODELS
+from tests.frontends.torch.training_models import MODELS
 
 from peakfold.errors import BackendMissing
-from peakfold.frontends.torch_step import StepOptions, fake_steps
+from peakfold.frontends.torch.training.step import StepOptions, fake_steps
 from peakfold.runtimes.torch import fit
 from peakfold.runtimes.torch.cuda import Allocator, CudaAllocator, measure_on_device
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from peakfold.packing import Problem, pack
-from peakfold.packing.sections import section_loads, sections
-from peakfold.packing.table import Table, format_csv, read_csv
+from peakfold.packing.csv_format import Table, format_csv, read_csv
+from peakfold.packing.heuristics.sections import section_loads, sections
 
 Run = Callable[[Problem, "int | None", float], "np.ndarray | None"]
 

@@ -6,7 +6,7 @@ weights and no compute. One JSON line a model, resumable: models already in the 
     python benchmarks/timm_features.py ../shared/data/timm ops.jsonl [--limit N]
     python benchmarks/timm_features.py ../shared/data/timm ops.jsonl --table benchmarks/data/...csv
 
-The second form sums the ops by the groups of `peakfold.analysis.works` into the table that
+The second form sums the ops by the groups of `peakfold.analysis.time.tasks` into the table that
 `fit_latency.py` reads. A row of a model is `[class, name, macs, in, out, weights, static, count]`:
 elements read from activations, written, and read from parameters; `static` ops do not depend on
 the input and cost the same at any batch size. Equal rows are counted.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peakfold.printable import LINE, clean, csv_text, csv_value, escape_json, one_line, shorten
-from peakfold.reports.payload import to_json
+from peakfold.reports.records import to_json
 
 NAMES = st.text() | st.sampled_from(
     ["=1+1", "'=1", "''@a", " =x", "-1", "+", "\t=x", "\uff1d1", "\x1b[31m", "\u202e", "a,b", '"']
@@ -50,7 +50,7 @@ def test_a_line_is_one_line_of_bearable_length(text: str, times: int) -> None:
 
 
 def test_to_json_is_escaped() -> None:
-    from peakfold.analysis.profile import SCHEMA, Profile
+    from peakfold.analysis.graph.workspace_profile import SCHEMA, Profile
 
     name = "a\u202e\x9b\x7f\U000e0041é"
     text = to_json(Profile(schema=SCHEMA, target="t", runtime="r", model=name, ops=[]))

@@ -1,9 +1,9 @@
 """Facts of PyTorch's operators, one line each: argument names, defaults, aliases, writes.
 
-    python tools/aten_schemas.py            # writes src/peakfold/frontends/aten.txt
+    python tools/aten_schemas.py            # writes src/peakfold/frontends/aten/aten.txt
 
 Exported programs name their operators; with this file they are understood without PyTorch. The
-line format is described in `peakfold.frontends.aten_schema`, which reads it.
+line format is described in `peakfold.frontends.aten.schema`, which reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.ao.quantization.fx._decomposed
 
-PATH = Path(__file__).parent.parent / "src" / "peakfold" / "frontends" / "aten.txt"
+PATH = Path(__file__).parent.parent / "src" / "peakfold" / "frontends" / "aten" / "aten.txt"
 DOMAINS = ("aten", "prims", "quantized_decomposed")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from peakfold.frontends.tflite_schema import schema
+from peakfold.frontends.tflite.schema import schema
 
 HOME = Path(__file__).parents[1] / "src" / "peakfold" / "data" / "models"
 INT8, INT32 = 9, 2

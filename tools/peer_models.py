@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from peakfold.frontends.tflite_schema import names_of
+from peakfold.frontends.tflite.schema import names_of
 from peakfold.runtimes.tflite.schema import (
     classes,
     dims,

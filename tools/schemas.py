@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from peakfold.reports.payload import DOCUMENTS, schema_name
+from peakfold.reports.records import DOCUMENTS, schema_name
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 

@@ -13,6 +13,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # without `typing`: a Ctrl-C finds the less to hit at the start
 if TYPE_CHECKING:
+    from peakfold.app.apply import apply as apply
+    from peakfold.app.inspect import cost as cost
+    from peakfold.app.inspect import inspect as inspect
+    from peakfold.app.inspect import load as load
+    from peakfold.app.measure import measure as measure
+    from peakfold.app.plan import plan as plan
+    from peakfold.app.plan import verify as verify
     from peakfold.errors import BackendMissing as BackendMissing
     from peakfold.errors import DoesNotFit as DoesNotFit
     from peakfold.errors import InvalidPlan as InvalidPlan
@@ -20,26 +27,19 @@ if TYPE_CHECKING:
     from peakfold.errors import PeakfoldError as PeakfoldError
     from peakfold.errors import TimeLimit as TimeLimit
     from peakfold.errors import UsageError as UsageError
-    from peakfold.frontends.torch_module import Example as Example
+    from peakfold.frontends.torch.module import Example as Example
     from peakfold.ir import Graph as Graph
     from peakfold.packing import pack as pack
     from peakfold.planning import Plan as Plan
     from peakfold.planning import PlanOptions as PlanOptions
     from peakfold.planning import Summary as Summary
-    from peakfold.reports.applying import apply as apply
-    from peakfold.reports.face import plan as plan
-    from peakfold.reports.face import verify as verify
-    from peakfold.reports.inspecting import cost as cost
-    from peakfold.reports.inspecting import inspect as inspect
-    from peakfold.reports.inspecting import load as load
-    from peakfold.reports.measuring import measure as measure
 
     __version__: str
 
 _HOME = {
-    "cost": "reports.inspecting", "inspect": "reports.inspecting", "load": "reports.inspecting",
-    "apply": "reports.applying", "measure": "reports.measuring",
-    "plan": "reports.face", "verify": "reports.face", "pack": "packing", "Graph": "ir",
+    "cost": "app.inspect", "inspect": "app.inspect", "load": "app.inspect",
+    "apply": "app.apply", "measure": "app.measure",
+    "plan": "app.plan", "verify": "app.plan", "pack": "packing", "Graph": "ir",
     "Example": "frontends.torch_module",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",

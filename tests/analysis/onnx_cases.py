@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from peakfold.analysis import Cost, CostOptions, cost_of
 from peakfold.frontends import Bindings
-from peakfold.frontends.onnx_file import normalise
-from peakfold.frontends.onnx_graph import build_graph
+from peakfold.frontends.onnx.file import normalise
+from peakfold.frontends.onnx.graph import build_graph
 from peakfold.ir import Graph
 from peakfold.transform import Fold
 

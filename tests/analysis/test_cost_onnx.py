@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from peakfold.reports.cost_text import cost_text
+from peakfold.reports.text.cost import cost_text
 from tests.analysis.onnx_cases import MS, body, count, info, macs, values, zeros
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.analysis.cuda_allocator import CachingAllocator, Event, replay
+from peakfold.analysis.cuda.caching_allocator import CachingAllocator, Event, replay
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peakfold.analysis.extra import Extra, Spent, extra, spent
+from peakfold.analysis.cost.cost_delta import Extra, Spent, extra, spent
 from peakfold.device import Device, Figure
 from peakfold.ir import parse_graph
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from peakfold.analysis.footprint import cuda_footprint, snapshot
+from peakfold.analysis.cuda.footprint import cuda_footprint, snapshot
 from peakfold.ir.run import Run, Storage
 
 MIB = 1 << 20

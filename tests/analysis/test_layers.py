@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.analysis.layers import Layer, layer_variants, missing_forms, parse_layer
+from peakfold.analysis.cost.layer_types import Layer, layer_variants, missing_forms, parse_layer
 from peakfold.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peakfold.analysis import cost_of
-from peakfold.analysis.lints import access_bound, lints, pointwise_access
+from peakfold.analysis.lint.rules import access_bound, lints, pointwise_access
 from peakfold.ir import parse_graph
 from peakfold.transform import Fold
 from tests.analysis import nets

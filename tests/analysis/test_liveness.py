@@ -9,7 +9,7 @@ from hypothesis import given
 from peakfold.analysis import Index, Policies, file_order, make_schedule
 from peakfold.ir import Graph, effect_edges, parse_graph
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.modes import make_layout
 from tests.strategies import graphs
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.analysis.polynomial import Polynomial, grid, interpolate
+from peakfold.analysis.cost.formulas import Polynomial, grid, interpolate
 
 POWERS = st.tuples(st.integers(0, 3), st.integers(0, 3))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.analysis.batches import sweep, turning_batch
-from peakfold.analysis.roofline import Work, op_time, roofline, utilisation
+from peakfold.analysis.time.batch_sweep import sweep, turning_batch
+from peakfold.analysis.time.roofline import Work, op_time, roofline, utilisation
 from peakfold.device import device_names, load_device, read_device
 from peakfold.errors import UsageError
 

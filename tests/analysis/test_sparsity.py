@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from peakfold.analysis import cost_of
-from peakfold.analysis.sparsity import Effective, effective
+from peakfold.analysis.cost.sparsity import Effective, effective
 from peakfold.errors import UsageError
 from peakfold.frontends import load
 from peakfold.frontends.weights import open_weights

@@ -13,10 +13,10 @@ import pytest
 
 import peakfold
 from peakfold.analysis import cost_of
-from peakfold.analysis.groups import _GROUP_OF, group_of
-from peakfold.analysis.latency import estimate
-from peakfold.analysis.timing import Timing, measured_share, timing
-from peakfold.analysis.works import tasks_of
+from peakfold.analysis.time.latency import estimate
+from peakfold.analysis.time.latency_groups import _GROUP_OF, group_of
+from peakfold.analysis.time.tasks import tasks_of
+from peakfold.analysis.time.timing import Timing, measured_share, timing
 from peakfold.device import Check, Device, Group, Latency, device_names, load_device, read_device
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, parse_graph

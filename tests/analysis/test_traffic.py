@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 from hypothesis import given
 
-from peakfold.analysis.traffic import fusion_groups, moves_of
+from peakfold.analysis.cost.traffic import fusion_groups, moves_of
 from peakfold.ir import Graph, parse_graph
 from peakfold.ops import REGISTRY
 from tests.strategies import graphs

@@ -92,8 +92,8 @@ def test_a_snapshot_becomes_a_fixture_without_the_machine(script):
 
 
 def test_reports_say_what_no_card_has_confirmed(monkeypatch):
-    from peakfold.reports import training
-    from peakfold.reports.payload import AllocatorRecord
+    from peakfold.app import train as training
+    from peakfold.reports.records import AllocatorRecord
 
     rows = [Row(figure, "mlp", 8, 8, True) for figure in FIGURES]
     whole = Card("a card", "2.13", "12.8", tuple(rows))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from peakfold.app import plan as face
 from peakfold.errors import TimeLimit
-from peakfold.reports import face
 
 from .conftest import Call, Shell, error_line, listening
 
@@ -197,7 +197,7 @@ def test_traceback_shows_where_on_request(
 SLOW = """
 import sys, time
 from peakfold.cli import main
-from peakfold.reports import face
+from peakfold.app import plan as face
 
 def slow(*args, **options):
     print("ready", flush=True)

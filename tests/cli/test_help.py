@@ -7,7 +7,7 @@ import pytest
 
 from peakfold.cli import main, options
 from peakfold.cli.group import VERBS
-from peakfold.planning.counter import SHARE_POLICIES
+from peakfold.planning.aliasing.reference_counting import SHARE_POLICIES
 from peakfold.planning.options import ARENA_STRATEGIES, SHARE_STRATEGIES
 from peakfold.planning.plan import MODES
 from peakfold.target import INPUT_POLICIES, OUTPUT_POLICIES

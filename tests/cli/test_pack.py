@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from peakfold.packing import violations
-from peakfold.packing.explain import subproblem
-from peakfold.packing.table import LINE_LIMIT, Table, format_csv, read_csv
+from peakfold.packing.csv_format import LINE_LIMIT, Table, format_csv, read_csv
+from peakfold.packing.questions.infeasible import subproblem
 from tests.packing.oracle import guillotine
 
 from .conftest import COMMAND, Call, Shell, error_line, listening
@@ -184,9 +184,11 @@ def test_a_wait_for_the_compiler_is_told(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = csv_of(tmp_path / "x.csv", guillotine(120, 1000, 1))
-    monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: False)
+    monkeypatch.setattr(
+        "peakfold.packing.exact.kernels.compiled.must_compile", lambda kernel: False
+    )
     assert call("pack", file).stderr == ""
-    monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: True)
+    monkeypatch.setattr("peakfold.packing.exact.kernels.compiled.must_compile", lambda kernel: True)
     assert call("pack", file).stderr.count("Compiling kernels, once") == 1
     assert call("pack", file, "-q").stderr == ""
     assert "Compiling kernels, once" in call("pack", file, "--banks", "DRAM@1").stderr

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 SOURCE = """
 import torch
-from peakfold.frontends.torch_module import Example
+from peakfold.frontends.torch.module import Example
 
 def mlp():
     layers = [torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Dropout(0.1)]

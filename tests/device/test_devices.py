@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from peakfold.device import ALIASES, MAX_BYTES, Device, device_names, load_device, read_device
 from peakfold.errors import UsageError
 from peakfold.ir.types import DTYPES
-from peakfold.reports.device_records import figures_of
+from peakfold.reports.records.device import figures_of
 
 NAMES = device_names()
 

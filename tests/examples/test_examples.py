@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import peakfold  # noqa: E402
 from peakfold import examples  # noqa: E402
-from peakfold.frontends.torch_step import StepOptions, fake_steps  # noqa: E402
+from peakfold.frontends.torch.training.step import StepOptions, fake_steps  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
 from peakfold.runtimes.torch.scratch import CpuScratch  # noqa: E402
 

@@ -1,13 +1,15 @@
 """Steps with a stated loss and optimizer: the sum (of modules without their own) and SGD.
 
-The names are those of `peakfold.frontends.torch_step`; a test that chooses others says so.
+The names are those of `peakfold.frontends.torch.training.step`; a test that chooses others says so.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from peakfold.frontends import torch_joint, torch_options, torch_step
+from peakfold.frontends.torch.training import joint as torch_joint
+from peakfold.frontends.torch.training import options as torch_options
+from peakfold.frontends.torch.training import step as torch_step
 
 StepOptions = partial(torch_options.StepOptions, optimizer="sgd", loss="sum")
 

@@ -9,7 +9,8 @@ import pytest
 
 from peakfold import frontends
 from peakfold.errors import ModelError, UsageError
-from peakfold.frontends import load, text
+from peakfold.frontends import load
+from peakfold.frontends import pf as text
 from peakfold.ir import line
 
 RELU = "peakfold-graph 1\ninput x: int8[4]\ny: int8[4] = relu(x)\noutput y\n"

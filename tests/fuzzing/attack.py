@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from peakfold.analysis.profile import Profile
+from peakfold.analysis.graph.workspace_profile import Profile
 from peakfold.errors import InvalidPlan, PeakfoldError
 from peakfold.frontends import load
 from peakfold.ir import Graph, print_graph
+from peakfold.judges.plan import Given, judge_plan
 from peakfold.planning import PlanOptions
-from peakfold.planning.layouts import make_layout
+from peakfold.planning.modes import make_layout
 from peakfold.planning.plan import Plan, decode_plan
 from peakfold.planning.planner import plan_layout, study_graph
-from peakfold.planning.verify import Given, judge_plan
 from peakfold.transform import replay
 
 from .claims import Witness, boxes, claims

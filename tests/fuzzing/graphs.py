@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 
-from peakfold.analysis.profile import SCHEMA as PROFILE_SCHEMA
-from peakfold.analysis.profile import Profile, ProfiledOp
+from peakfold.analysis.graph.workspace_profile import SCHEMA as PROFILE_SCHEMA
+from peakfold.analysis.graph.workspace_profile import Profile, ProfiledOp
 from peakfold.errors import UsageError
 from peakfold.ir import DTYPES, Graph, Op, OverlapFact, Region, Role, Stated, Tensor
 from peakfold.planning import PlanOptions

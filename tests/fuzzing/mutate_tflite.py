@@ -8,7 +8,7 @@ from typing import Any
 
 import flatbuffers
 
-from peakfold.frontends.tflite_schema import names_of, schema
+from peakfold.frontends.tflite.schema import names_of, schema
 
 from .mutate_bytes import NUMBERS, WORDS, mutate_bytes
 

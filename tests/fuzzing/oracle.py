@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peakfold.analysis.facts import op_facts
-from peakfold.analysis.regions import slot_bytes
+from peakfold.analysis.graph.alias_facts import op_facts
+from peakfold.analysis.graph.region_slots import slot_bytes
 from peakfold.errors import PeakfoldError
 from peakfold.ir import Graph, Op
 from peakfold.planning.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from peakfold.analysis.facts import Facts
+from peakfold.analysis.graph.alias_facts import Facts
 from peakfold.ir import Graph, Op
 from peakfold.planning.plan import Plan
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
-from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx.names import onnx_kind
 from peakfold.ir.graph import AttrValue, Graph, Op, Region, Tensor
 from peakfold.ir.types import DTYPES, OPAQUE, DType, Shape
 from peakfold.ops import VALUE_INPUTS, Context, context, lookup

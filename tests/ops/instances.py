@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx.names import onnx_kind
 
 from .proofs import Instance
 

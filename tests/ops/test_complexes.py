@@ -3,7 +3,7 @@
 import pytest
 
 from peakfold import cost
-from peakfold.analysis.counting import cost_of
+from peakfold.analysis.cost.counting import cost_of
 from peakfold.ir import parse_graph
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakfold.frontends.onnx_names import onnx_kind
+from peakfold.frontends.onnx.names import onnx_kind
 from peakfold.ir.graph import Op, Tensor
 from peakfold.ir.types import DTYPES, OPAQUE
 from peakfold.ops import KINDS, VALUE_INPUTS, Context, context, lookup
@@ -88,7 +88,7 @@ def test_value_inputs_name_the_operands_as_onnx_does():
         pairs = {(at, operand.name.lower()) for at, operand in enumerate(schema.inputs)}
         named.setdefault(kind, set()).update(pairs)
     contrib = {"bias_dropout", "expand_dims", "group_query_attention"}
-    # Operands that only TFLite has; `tests/frontends/test_tflite_kinds.py` checks those.
+    # Operands that only TFLite has; `tests/frontends/tflite/test_kinds.py` checks those.
     tflite = {"arg_max", "arg_min", "transpose"}
     for kind, positions in VALUE_INPUTS.items():
         assert lookup(kind).known

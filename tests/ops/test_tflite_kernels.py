@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 import pytest
 
-from peakfold.frontends.tflite_kinds import BUILTIN_KINDS
 from peakfold.ops import VALUE_INPUTS
-from tests.frontends.tflite_models import Builder
+from peakfold.ops.tflite.names import BUILTIN_KINDS
+from tests.frontends.tflite.tflite_models import Builder
 
 from .proofs import Instance
 from .tflite_instances import blocks, cuts, slices, updates

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto
 
-from peakfold.analysis.counting import cost_of
+from peakfold.analysis.cost.counting import cost_of
 from peakfold.ir import Graph
 from tests.fuzzing.campaign import SLICES, slice_number
 

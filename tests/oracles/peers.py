@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from peakfold.cli import main
 from peakfold.errors import DoesNotFit, PeakfoldError
 from peakfold.packing import Problem, pack
-from peakfold.packing.table import parse_csv
+from peakfold.packing.csv_format import parse_csv
 from peakfold.packing.verify import violations
 
 from . import peers_tflite

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from peakfold.analysis.counting import cost_of
-from peakfold.frontends.torch_module import capture
+from peakfold.analysis.cost.counting import cost_of
+from peakfold.frontends.torch.module import capture
 from tests.frontends.stated import step_graph
 
 from . import peers_networks as nets

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from onnx import TypeProto
 
-from peakfold.frontends import onnx_infer
-from peakfold.frontends.onnx_types import dtype_and_shape, tensor_type
+from peakfold.frontends.onnx import infer as onnx_infer
+from peakfold.frontends.onnx.types import dtype_and_shape, tensor_type
 from peakfold.ir import Op
 from tests.fuzzing.campaign import SLICES, slice_number
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peakfold.app.custom_ops import with_handlers
 from peakfold.packing import Packing, Problem
-from peakfold.planning import storage
-from peakfold.reports.handlers import with_handlers
+from peakfold.planning.aliasing import build as storage
 
 from . import peers, peers_tflite
 

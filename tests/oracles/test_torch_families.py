@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="pip install 'peakfold[torch]'")
 pytest.importorskip("transformers", reason="pip install transformers")
 
 from peakfold.cli import main
-from peakfold.frontends import torch_asked
+from peakfold.frontends.torch.unwatched import askers as torch_asked
 from tests.oracles.torch_families import FAMILIES, names
 from tests.oracles.torch_predicted import beside
 

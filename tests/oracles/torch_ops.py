@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from peakfold.errors import PeakfoldError
-from peakfold.frontends.torch_step import StepOptions, fake_steps
+from peakfold.frontends.torch.training.step import StepOptions, fake_steps
 from peakfold.runtimes.torch.scratch import CpuScratch
 from tests.fuzzing.campaign import slice_number
 

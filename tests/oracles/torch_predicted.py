@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 from peakfold.errors import PeakfoldError
-from peakfold.frontends.torch_forward import fake_forward
-from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_step import fake_steps
+from peakfold.frontends.torch.training.forward import fake_forward
+from peakfold.frontends.torch.training.options import StepOptions
+from peakfold.frontends.torch.training.step import fake_steps
 from peakfold.runtimes.torch.scratch import CpuScratch
 from tests.oracles.torch_families import advance, build, later
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peakfold.packing import Problem, lower_bound, pack, peak_load
 from peakfold.packing.antichain import LIMIT, ORIENTED, heaviest_antichain
-from peakfold.packing.relation import heaviest_clique, neighbours
+from peakfold.packing.conflicts import heaviest_clique, neighbours
 
 from .test_relation import related_problems
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from peakfold.packing.exact import PORTFOLIO
-from peakfold.packing.explain import subproblem
-from peakfold.packing.table import Table, format_csv
+from peakfold.packing.csv_format import Table, format_csv
+from peakfold.packing.exact.search import PORTFOLIO
+from peakfold.packing.questions.infeasible import subproblem
 
 from .oracle import guillotine
 

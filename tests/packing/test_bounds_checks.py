@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from peakfold.packing import Problem
-from peakfold.packing.fast_fit import Fitter
+from peakfold.packing.large.compiled_first_fit import Fitter
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_BOUNDSCHECK") != "1", reason="only `make bounds` compiles with checks"

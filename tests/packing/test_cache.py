@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peakfold.packing import kernels
-from peakfold.packing.kernels import cache_folder, drop_stale, safe, sources_digest
+from peakfold.packing.exact import kernels
+from peakfold.packing.exact.kernels import cache_folder, drop_stale, safe, sources_digest
 
 
 def test_stale_kernels_are_dropped_and_fresh_ones_kept(tmp_path: Path) -> None:
@@ -32,22 +32,30 @@ def kernel_run(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """A process that compiles one small kernel from a copy of the kernels' package."""
     package = tmp_path / "site" / "peakfold"
     if not package.exists():
-        source = Path(kernels.__file__).parents[2]
-        for part in ("__init__.py", "errors.py", "packing/__init__.py", "packing/kernels"):
+        source = Path(kernels.__file__).parents[3]
+        for part in (
+            "__init__.py",
+            "errors.py",
+            "packing/__init__.py",
+            "packing/exact/__init__.py",
+            "packing/exact/kernels",
+        ):
             (package / part).parent.mkdir(parents=True, exist_ok=True)
             if (source / part).is_dir():
                 skip = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(source / part, package / part, ignore=skip)
             else:
                 (package / part).write_text("")
-        (package / "packing/kernels/__pycache__").write_text("")  # nothing can be written there
+        (package / "packing/exact/kernels/__pycache__").write_text(
+            ""
+        )  # nothing can be written there
     code = (
-        "import peakfold.packing.kernels as k\n"
-        "from peakfold.packing.kernels import small\n"
+        "import peakfold.packing.exact.kernels as k\n"
+        "from peakfold.packing.exact.kernels import small\n"
         "print(k.CACHE, small.twice(21), sum(small.twice.stats.cache_hits.values()))"
     )  # fmt: skip
-    (package / "packing/kernels/small.py").write_text(
-        "from peakfold.packing.kernels.jit import kernel\n\n"
+    (package / "packing/exact/kernels/small.py").write_text(
+        "from peakfold.packing.exact.kernels.jit import kernel\n\n"
         "@kernel\ndef twice(n):\n    return 2 * n\n"
     )
     gone = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
@@ -105,8 +113,8 @@ def test_the_folder_is_where_numba_really_writes(tmp_path: Path, monkeypatch) ->
     """Also when a variable sends the cache elsewhere: a stale kernel there would be as wrong."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     code = (
-        "import peakfold.packing.kernels.jit as jit\n"
-        "from peakfold.packing.kernels import cache_folder\n"
+        "import peakfold.packing.exact.kernels.jit as jit\n"
+        "from peakfold.packing.exact.kernels import cache_folder\n"
         "from numba.core.caching import UserProvidedCacheLocator as L\n"
         "print(L.get_suitable_cache_subpath(jit.__file__))\n"
         "print(cache_folder().name)"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakfold.packing import Problem, core_bound, lower_bound
-from peakfold.packing.explain import subproblem
+from peakfold.packing.questions.infeasible import subproblem
 
 from .oracle import guillotine, optimum
 from .strategies import composite_problems, plain_problems

@@ -7,8 +7,8 @@ import pytest
 
 from peakfold.packing import Problem
 from peakfold.packing.deadline import Deadline
-from peakfold.packing.explain import explain
-from peakfold.packing.verdict import judge_capacity
+from peakfold.packing.questions.capacity import judge_capacity
+from peakfold.packing.questions.infeasible import explain
 
 from .oracle import guillotine
 
@@ -28,7 +28,7 @@ def clock(monkeypatch):
     """A clock for deadlines, and kernels that are always taken to be cold."""
     made = Clock()
     monkeypatch.setattr("peakfold.packing.deadline.monotonic", made)
-    monkeypatch.setattr("peakfold.packing.kernels.warm.must_compile", lambda kernel: True)
+    monkeypatch.setattr("peakfold.packing.exact.kernels.compiled.must_compile", lambda kernel: True)
     return made
 
 
@@ -105,7 +105,7 @@ def test_one_call_compiles_all_that_a_search_needs():
         "from peakfold.packing.deadline import Deadline\n"
         "limit = Deadline.after(5)\n"
         "limit.load_fit(), limit.load_search()\n"
-        "from peakfold.packing.kernels import branch, fit, search\n"
+        "from peakfold.packing.exact.kernels import branch, fit, search\n"
         "kernels = fit.fit, search.search, search.split, branch.propagate\n"
         "before = [kernel.signatures for kernel in kernels]\n"
         "assert all(before), before\n"

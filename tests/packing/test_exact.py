@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakfold.packing import FREE, Problem, lower_bound, pack, violations, violations_naive
-from peakfold.packing.exact import PORTFOLIO, decide
-from peakfold.packing.kernels.cells import STACKS
-from peakfold.packing.kernels.search import BACKWARD, FITTING, LOWEST, TIGHTEST
-from peakfold.packing.model import build
+from peakfold.packing.exact.kernels.search import BACKWARD, FITTING, LOWEST, TIGHTEST
+from peakfold.packing.exact.kernels.state_layout import STACKS
+from peakfold.packing.exact.search import PORTFOLIO, decide
+from peakfold.packing.exact.search_model import build
 
 from .oracle import guillotine, optimum
 from .strategies import plain_problems
@@ -211,8 +211,8 @@ def test_an_interrupt_ends_both_threads():
 _PROBE = """
 import json
 from packing.oracle import guillotine
-from peakfold.packing.exact import decide
-from peakfold.packing.model import build
+from peakfold.packing.exact.search import decide
+from peakfold.packing.exact.search_model import build
 from packing.test_exact import SWITCHES
 
 found = []

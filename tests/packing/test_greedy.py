@@ -12,8 +12,8 @@ from peakfold.packing import (
     violations,
     violations_naive,
 )  # fmt: skip
-from peakfold.packing.first_fit import AddressTree, place
-from peakfold.packing.sections import section_loads, sections
+from peakfold.packing.heuristics.first_fit import AddressTree, place
+from peakfold.packing.heuristics.sections import section_loads, sections
 
 from .goldens import BY_SIZE, P2, P3
 from .strategies import any_problem, plain_problems

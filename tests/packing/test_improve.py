@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from peakfold.packing import Problem, lower_bound, pack, violations
-from peakfold.packing.fast_fit import NO_LIMIT, Fitter, Trial
-from peakfold.packing.improve import improve, recreate, trials
-from peakfold.packing.table import read_csv
+from peakfold.packing.csv_format import read_csv
+from peakfold.packing.large.compiled_first_fit import NO_LIMIT, Fitter, Trial
+from peakfold.packing.large.ruin_recreate import improve, recreate, trials
 
 from .oracle import guillotine
 
@@ -47,7 +47,7 @@ def run(problem, seed=0):
 @pytest.mark.req("R53")
 @pytest.mark.parametrize("seed", range(2))
 def test_every_offer_is_valid_and_lower_and_the_same_each_time(seed, monkeypatch):
-    monkeypatch.setattr("peakfold.packing.improve.WORK", 24_000)
+    monkeypatch.setattr("peakfold.packing.large.ruin_recreate.WORK", 24_000)
     problem = crowded(2500, seed)
     seen = run(problem)
     assert all(violations(problem, offsets, height) == [] for height, _, offsets in seen)
@@ -172,9 +172,9 @@ def never_worse(problem):
     ids=["perfect", "chain", "long chain", "crowd", "large crowd"],
 )
 def test_never_worse_than_the_greedy_of_any_peer(problem, monkeypatch):
-    monkeypatch.setattr("peakfold.packing.improve.WORK", 24_000)
+    monkeypatch.setattr("peakfold.packing.large.ruin_recreate.WORK", 24_000)
     # Without the exact search, which would hide how good the orders are.
-    monkeypatch.setattr("peakfold.packing.model.MAX_BUFFERS", 0)
+    monkeypatch.setattr("peakfold.packing.exact.search_model.MAX_BUFFERS", 0)
     never_worse(problem)
 
 

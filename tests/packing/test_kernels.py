@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakfold.packing import Problem, violations
-from peakfold.packing.fast_fit import Fitter
-from peakfold.packing.first_fit import place
-from peakfold.packing.improve import trials
-from peakfold.packing.kernels import cells, tight
+from peakfold.packing.exact.kernels import state_layout as cells
+from peakfold.packing.exact.kernels import zero_slack as tight
+from peakfold.packing.heuristics.first_fit import place
+from peakfold.packing.large.compiled_first_fit import Fitter
+from peakfold.packing.large.ruin_recreate import trials
 
 from .strategies import plain_problems
 
@@ -91,7 +92,7 @@ def test_the_wait_for_a_compiler_is_announced_once_and_only_then():
         "import sys; sys.path.insert(0, 'tests')\n"
         "from packing.oracle import guillotine\n"
         "from peakfold.packing import Problem, pack\n"
-        "from peakfold.packing.kernels import warm\n"
+        "from peakfold.packing.exact.kernels import compiled as warm\n"
         "said = []\n"
         "hook = lambda: said.append(1)\n"
         "pack(Problem.of([0, 1, 2], [2, 3, 4], [16, 8, 64]), on_compile=hook)\n"

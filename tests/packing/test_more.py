@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from peakfold.errors import DoesNotFit, UsageError
 from peakfold.packing import FREE, Problem, pack, peak_load, violations
-from peakfold.packing.banks import Bank, pack_banks
-from peakfold.packing.explain import subproblem
-from peakfold.packing.groups import grouped
-from peakfold.packing.replan import replan
+from peakfold.packing.fixed_distances import grouped
+from peakfold.packing.questions.banks import Bank, pack_banks
+from peakfold.packing.questions.infeasible import subproblem
+from peakfold.packing.questions.replan import replan
 
 from .oracle import guillotine
 from .strategies import plain_problems

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from peakfold.errors import UsageError
 from peakfold.packing import Problem
-from peakfold.packing.objects import OBJECT_STRATEGIES, Assignment, assign_objects, objects_bound
+from peakfold.packing.objects.assign import (
+    OBJECT_STRATEGIES,
+    Assignment,
+    assign_objects,
+    objects_bound,
+)
 
 P1 = [(0, 1, 16), (1, 2, 8), (2, 3, 64), (3, 4, 32), (4, 5, 8)]
 P2 = [(0, 1, 32), (1, 4, 32), (2, 5, 8), (3, 5, 16), (4, 5, 8), (5, 7, 64), (6, 8, 8), (7, 8, 8),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from peakfold.errors import UsageError
 from peakfold.packing import STRATEGIES, Problem, lower_bound, pack, violations
-from peakfold.packing.relation import clique_cover, neighbours
+from peakfold.packing.conflicts import clique_cover, neighbours
 
 from .strategies import plain_problems
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peakfold.packing import Problem, peak_load, violations
-from peakfold.packing.fast_fit import Fitter
-from peakfold.packing.shelves import range_maximum, shelf_order, traits
+from peakfold.packing.heuristics.weight_classes import range_maximum, shelf_order, traits
+from peakfold.packing.large.compiled_first_fit import Fitter
 
 from .strategies import any_problem, plain_problems
 

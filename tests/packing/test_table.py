@@ -5,9 +5,17 @@ import pytest
 from hypothesis import given
 
 from peakfold.errors import ModelError, UsageError
-from peakfold.packing import Problem, table, violations
-from peakfold.packing.reshape import anonymise, reduce, select
-from peakfold.packing.table import LINE_LIMIT, Table, capacity_of, format_csv, parse_csv, read_csv
+from peakfold.packing import Problem, violations
+from peakfold.packing import csv_format as table
+from peakfold.packing.csv_format import (
+    LINE_LIMIT,
+    Table,
+    capacity_of,
+    format_csv,
+    parse_csv,
+    read_csv,
+)
+from peakfold.packing.questions.instances import anonymise, reduce, select
 
 from .strategies import plain_problems
 

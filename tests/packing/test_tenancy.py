@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakfold.packing import STRATEGIES, Problem, pack
-from peakfold.packing.crowds import positional_maxima
 from peakfold.packing.deadline import Deadline
-from peakfold.packing.first_fit import place, stack
-from peakfold.packing.objects import OBJECT_STRATEGIES, assign_objects, assign_related
+from peakfold.packing.heuristics.first_fit import place, stack
+from peakfold.packing.objects.assign import OBJECT_STRATEGIES, assign_objects, assign_related
+from peakfold.packing.objects.crowds import positional_maxima
 from peakfold.packing.verify import violations
 
 from . import naive_objects
@@ -96,6 +96,6 @@ def test_gaps_by_columns_are_those_of_the_loop(
     found = []
     for columns in (0, 1 << 62):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("peakfold.packing.first_fit._COLUMNS", columns)
+            patch.setattr("peakfold.packing.heuristics.first_fit._COLUMNS", columns)
             found.append(place(p, order, best_gap=best_gap).tolist())
     assert found[0] == found[1]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from peakfold.cli import main
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.packing import STRATEGIES, Problem, violations
-from peakfold.packing.explain import explain, subproblem
-from peakfold.packing.table import Table, format_csv, read_csv
-from peakfold.packing.verdict import judge_capacity, load_planner
+from peakfold.packing.csv_format import Table, format_csv, read_csv
+from peakfold.packing.questions.capacity import judge_capacity, load_planner
+from peakfold.packing.questions.infeasible import explain, subproblem
 
 from .oracle import guillotine, optimum
 from .strategies import plain_problems

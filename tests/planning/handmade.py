@@ -7,6 +7,7 @@ from itertools import permutations
 
 from peakfold.analysis import op_facts
 from peakfold.ir import Graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning.plan import (
     SCHEMA,
     BindingsRecord,
@@ -21,7 +22,6 @@ from peakfold.planning.plan import (
     PoliciesRecord,
     Proof,
 )
-from peakfold.planning.verify import verify_plan
 from peakfold.target import load_target
 
 UNIT = 1

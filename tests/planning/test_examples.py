@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, PlanResult, make_plan
-from peakfold.planning.verify import verify_plan
 
 from .handmade import accepted, topological_orders
 

@@ -9,10 +9,10 @@ import pytest
 from peakfold.device import Device, Figure
 from peakfold.errors import UsageError
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.fit import FitResult, fit
-from peakfold.planning.total import Budgets
-from peakfold.planning.verify import verify_plan
+from peakfold.planning.fit.levers import FitResult, fit
+from peakfold.planning.fit.total import Budgets
 from peakfold.transform.backward import Train
 from peakfold.transform.rescale import Rescale, with_batch
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from peakfold.errors import UsageError
 from peakfold.frontends import Bindings, load
 from peakfold.ir import Graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.layouts import NOTHING
+from peakfold.planning.modes import NOTHING
 from peakfold.planning.planner import study_graph
-from peakfold.planning.verify import verify_plan
 from tests.packing.oracle import optimum
 from tests.strategies import graphs
 

@@ -11,15 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peakfold.analysis import Index
-from peakfold.analysis.parallel import Precedence, Use, conflicts, graph_needs, nearly_over
+from peakfold.analysis.graph.precedence import Precedence, Use, conflicts, graph_needs, nearly_over
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.packing import Packing, Problem
 from peakfold.packing import pack as real_pack
 from peakfold.planning import Plan, PlanOptions, make_plan
-from peakfold.planning.lanes import assign_lanes, byte_costs, critical_path, path_colours
+from peakfold.planning.lanes.schedule import assign_lanes, byte_costs, critical_path, path_colours
+from peakfold.planning.lanes.tradeoff import implied_edges, trade_offs
 from peakfold.planning.planner import study_graph
-from peakfold.planning.tradeoff import implied_edges, trade_offs
-from peakfold.planning.verify import verify_plan
 from tests.strategies import graphs
 
 from .executor import ArenaRun, ordinary_run
@@ -170,7 +170,7 @@ def test_edges_that_alone_free_a_conflict_agree_with_their_definition(
             if len(missing) == 1 and missing[0] < two.first:
                 expect.append((a, missing[0], b))
                 assert (min(a, b), max(a, b)) in set(map(tuple, conflicts(order, uses).tolist()))
-    with patch("peakfold.analysis.parallel._BLOCK", block):
+    with patch("peakfold.analysis.graph.precedence._BLOCK", block):
         found = list(nearly_over(order, uses))
     assert sorted((a, op, b) for a, op, others in found for b in others.tolist()) == sorted(expect)
 
@@ -274,6 +274,6 @@ def test_the_search_for_lanes_takes_the_time_limit_and_the_seed(
         asked.append(effort)
         return real_pack(problem)
 
-    monkeypatch.setattr("peakfold.planning.parallel.pack", pack)
+    monkeypatch.setattr("peakfold.planning.lanes.packing.pack", pack)
     make_plan(EX6, PlanOptions(align=1, lanes=0, time_limit=1.5, seed=7))
     assert asked == [{"time_limit": 1.5, "seed": 7}]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from peakfold.analysis import op_bound
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, make_plan
+from peakfold.planning.aliasing.overlaps import overlap_choices, with_all_overlaps
+from peakfold.planning.aliasing.records import Aliasing
 from peakfold.planning.order import best_order, sharing_of
-from peakfold.planning.order.ledger import peak_of
-from peakfold.planning.order.model import build_model
-from peakfold.planning.overlapping import overlap_choices, with_all_overlaps
+from peakfold.planning.order.live_bytes import peak_of
+from peakfold.planning.order.strip_model import build_model
 from peakfold.planning.planner import study_graph
-from peakfold.planning.sharing import Aliasing
-from peakfold.planning.verify import verify_plan
 from tests.strategies import graphs
 
 from .handmade import topological_orders

@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from peakfold.ir import Graph, Op, check_graph, parse_graph, print_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, decode_plan, encode_plan, make_plan
-from peakfold.planning.verify import verify_plan
 from tests.strategies import OPTIONS, graphs
 
 from .executor import ArenaRun, ordinary_run

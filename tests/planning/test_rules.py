@@ -6,8 +6,8 @@ import pytest
 
 from peakfold.errors import ModelError, UsageError
 from peakfold.ir import Graph, effect_edges, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, PlanResult, make_plan
-from peakfold.planning.verify import verify_plan
 
 from .test_properties import runs_right
 

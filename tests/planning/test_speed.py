@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakfold.analysis.parallel import Precedence, without_implied
+from peakfold.analysis.graph.precedence import Precedence, without_implied
 from peakfold.interval import Interval
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.packing.deadline import Deadline
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.fit import fit
-from peakfold.planning.layouts import Layout, make_layout
+from peakfold.planning.aliasing.live_ranges import strips
+from peakfold.planning.aliasing.ranges import Ranges
+from peakfold.planning.context import Study
+from peakfold.planning.fit.levers import fit
+from peakfold.planning.fit.total import Budgets
+from peakfold.planning.lanes.tradeoff import trade_offs, with_chosen_edges
+from peakfold.planning.modes import Layout, make_layout
+from peakfold.planning.order.budget import Effort
 from peakfold.planning.order.copies import sharing_of
-from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.ideals import search_ideals
-from peakfold.planning.order.line import Line
-from peakfold.planning.order.model import build_model
-from peakfold.planning.pieces import strips
+from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.strip_model import build_model
 from peakfold.planning.planner import study_graph
-from peakfold.planning.ranges import Ranges
-from peakfold.planning.study import Study
-from peakfold.planning.total import Budgets
-from peakfold.planning.tradeoff import trade_offs, with_chosen_edges
-from peakfold.planning.verify import verify_plan
 
 from .test_examples import EX6
 
@@ -112,8 +112,8 @@ def test_when_time_is_up_there_is_a_plan_and_it_says_so(
 ) -> None:
     graph = parse_graph("peakfold-graph 1\n" + family(12))
     monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
-    monkeypatch.setattr("peakfold.planning.parallel.GRACE", -1.0)
-    monkeypatch.setattr("peakfold.planning.layouts.layout_clock", lambda study: Deadline(0.0))
+    monkeypatch.setattr("peakfold.planning.lanes.packing.GRACE", -1.0)
+    monkeypatch.setattr("peakfold.planning.modes.layout_clock", lambda study: Deadline(0.0))
     for mode in ("share", "both", "arena"):
         result = make_plan(graph, PlanOptions(mode=mode, lanes=lanes, time_limit=0))  # type: ignore[arg-type]
         assert all(check.ok for check in verify_plan(graph, result.plan)), mode
@@ -154,8 +154,8 @@ def test_an_edge_found_before_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch
             clock.stop = 0.0
         return made
 
-    monkeypatch.setattr("peakfold.planning.tradeoff.make_layout", layout)
-    monkeypatch.setattr("peakfold.planning.tradeoff._edges_clock", lambda seconds: clock)
+    monkeypatch.setattr("peakfold.planning.lanes.tradeoff.make_layout", layout)
+    monkeypatch.setattr("peakfold.planning.lanes.tradeoff._edges_clock", lambda seconds: clock)
     result = make_plan(EX6, PlanOptions(lanes=0, align=1, added_edges=3))
     assert totals[-1] < totals[0]
     assert len(result.study.running.added) == 1
@@ -166,7 +166,9 @@ def test_an_edge_found_before_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch
 def test_rows_of_added_edges_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_graph(EX6, PlanOptions())
     assert all(row.complete for row in trade_offs(study, [0], 1))
-    monkeypatch.setattr("peakfold.planning.tradeoff._edges_clock", lambda seconds: Deadline(0.0))
+    monkeypatch.setattr(
+        "peakfold.planning.lanes.tradeoff._edges_clock", lambda seconds: Deadline(0.0)
+    )
     assert [row.complete for row in trade_offs(study, [1, 0], 1)] == [True, False]
 
 
@@ -189,7 +191,7 @@ def test_an_exact_search_that_is_cut_short_bounds_all_orders(steps: int) -> None
 @pytest.mark.parametrize("most", [0, 10**9])
 def test_too_many_pairs_share_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph: Graph = parse_graph("peakfold-graph 1\n" + lives(30))
-    monkeypatch.setattr("peakfold.planning.parallel.MOST_PAIRS", most)
+    monkeypatch.setattr("peakfold.planning.lanes.packing.MOST_PAIRS", most)
     study = study_graph(graph, PlanOptions(lanes=0))
     layout = make_layout(study, "arena")
     apart = sum(block.size for block in layout.timeline.blocks)

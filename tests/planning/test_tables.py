@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peakfold.ir import parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.layouts import make_layout
-from peakfold.planning.verify import verify_plan
+from peakfold.planning.modes import make_layout
 from tests.zoo import mobilenet_v2
 
 

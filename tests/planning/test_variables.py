@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peakfold.ir import parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
 
 VIEW = 'views=["0<0+0"]'
 HEAD = """peakfold-graph 1

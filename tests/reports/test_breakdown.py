@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from peakfold.analysis import Index, op_facts
+from peakfold.analysis.cost.breakdown import Breakdown, break_down
 from peakfold.ir import Role, parse_graph
-from peakfold.reports.breakdown import Breakdown, break_down
 from peakfold.target import load_target
 
 from . import graphs

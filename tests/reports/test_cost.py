@@ -8,8 +8,8 @@ import peakfold
 from peakfold.errors import UsageError
 from peakfold.ir import parse_graph
 from peakfold.ops import REGISTRY, OpSpec
-from peakfold.reports.cost_rows import cost_rows, selected
-from peakfold.reports.inspect_text import TableChoice
+from peakfold.reports.records.cost_rows import cost_rows, selected
+from peakfold.reports.text.inspect import TableChoice
 from peakfold.units import format_count
 
 HEAD = "peakfold-graph 1\n"

@@ -12,8 +12,7 @@ import peakfold
 from peakfold.ir import parse_graph
 from peakfold.ops import KINDS
 from peakfold.planning import decode_plan, encode_plan
-from peakfold.reports import documents
-from peakfold.reports.payload import DOCUMENTS, to_json
+from peakfold.reports.records import DOCUMENTS, documents, to_json
 from peakfold.target import TARGETS
 
 from . import graphs

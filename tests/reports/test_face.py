@@ -10,7 +10,7 @@ import pytest
 import peakfold
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.ir import parse_graph
-from peakfold.reports.budget import budget_miss
+from peakfold.reports.text.budget import budget_miss
 
 from . import graphs
 

@@ -9,7 +9,7 @@ from peakfold.errors import UsageError
 
 torch = pytest.importorskip("torch")
 
-from peakfold.frontends.torch_module import Example  # noqa: E402
+from peakfold.frontends.torch.module import Example  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R65", "R66")]
 

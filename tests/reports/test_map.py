@@ -9,9 +9,9 @@ import pytest
 
 from peakfold.errors import BackendMissing
 from peakfold.planning import PlanResult
-from peakfold.reports.map import PALETTE, SCRATCH, Box, Panel, memory_map, raster
-from peakfold.reports.png import png_map
-from peakfold.reports.svg import svg_map
+from peakfold.reports.pictures.memory_map import PALETTE, SCRATCH, Box, Panel, memory_map, raster
+from peakfold.reports.pictures.memory_png import png_map
+from peakfold.reports.pictures.memory_svg import svg_map
 
 from . import graphs
 from .conftest import Planner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peakfold.reports.measuring import MeasureReport
-from peakfold.reports.payload import MeasureDocument, schema_name
+from peakfold.app.measure import MeasureReport
+from peakfold.reports.records import MeasureDocument, schema_name
 
 
 @pytest.mark.parametrize(

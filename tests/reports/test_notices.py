@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from peakfold.ir import parse_graph
-from peakfold.reports.notices import notices
-from peakfold.reports.png import png_map
-from peakfold.reports.svg import svg_map
-from peakfold.reports.terminal import plan_text
+from peakfold.reports.pictures.memory_png import png_map
+from peakfold.reports.pictures.memory_svg import svg_map
+from peakfold.reports.text.notices import notices
+from peakfold.reports.text.verbs import plan_text
 
 from . import graphs
 from .conftest import Planner

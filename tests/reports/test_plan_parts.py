@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.text import Text
 
-from peakfold.reports.plan_parts import (
+from peakfold.reports.text.plan import (
     beside,
     headline,
     overlaps,
@@ -14,7 +14,7 @@ from peakfold.reports.plan_parts import (
     savings,
     zero_copy,
 )
-from peakfold.reports.text import render
+from peakfold.reports.text.tables import render
 from peakfold.units import format_bytes
 
 from . import graphs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from peakfold.app import plan as face
 from peakfold.errors import PeakfoldError
-from peakfold.reports import face
 
 TEXT = (
     '{"schema":"peakfold.profile/1","target":"tflm","runtime":"r","model":"m",'

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from peakfold.analysis.roofline import Work, roofline
+from peakfold.analysis.time.roofline import Work, roofline
 from peakfold.device import Device, load_device
 from peakfold.errors import UsageError
-from peakfold.reports.roofline_plot import RooflinePlot, roofline_plot
-from peakfold.reports.roofline_png import png_roofline
-from peakfold.reports.roofline_svg import svg_roofline
+from peakfold.reports.pictures.roofline_plot import RooflinePlot, roofline_plot
+from peakfold.reports.pictures.roofline_png import png_roofline
+from peakfold.reports.pictures.roofline_svg import svg_roofline
 
 T4 = load_device("t4")
 WORKS = [

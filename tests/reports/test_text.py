@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from peakfold.printable import clean, shorten
-from peakfold.reports.text import listed, plain_table, render, tell_apart, waiting
+from peakfold.reports.text.tables import listed, plain_table, render, tell_apart, waiting
 
 
 @given(st.text())

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peakfold.reports.curves import curves_of
-from peakfold.reports.timeline import Curves, columns, picture
+from peakfold.reports.pictures.curves import curves_of
+from peakfold.reports.text.timeline import Curves, columns, picture
 
 from . import graphs
 from .conftest import Planner

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from peakfold.reports.terminal import plan_text
-from peakfold.reports.text import render
-from peakfold.reports.trace import placement_part, trace_part
+from peakfold.reports.text.refcount_trace import placement_part, trace_part
+from peakfold.reports.text.tables import render
+from peakfold.reports.text.verbs import plan_text
 
 from . import graphs
 from .conftest import Planner

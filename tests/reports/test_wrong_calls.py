@@ -14,9 +14,9 @@ from peakfold import PlanOptions, UsageError
 from peakfold.errors import PeakfoldError
 from peakfold.ir import parse_graph
 from peakfold.packing import FREE, Problem, pack, violations
-from peakfold.packing.banks import Bank, pack_banks, parse_banks
-from peakfold.packing.replan import replan
-from peakfold.packing.verdict import judge_capacity
+from peakfold.packing.questions.banks import Bank, pack_banks, parse_banks
+from peakfold.packing.questions.capacity import judge_capacity
+from peakfold.packing.questions.replan import replan
 from peakfold.transform import Split, Train
 from peakfold.units import parse_size
 from tests.reports import graphs

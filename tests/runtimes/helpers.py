@@ -10,9 +10,9 @@ import numpy as np
 
 from peakfold.frontends import Loaded
 from peakfold.ir import Graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.plan import PlannedAlias, PlannedBuffer
-from peakfold.planning.verify import verify_plan
 from peakfold.runtimes.reference import Lanes, RunReport
 from peakfold.runtimes.reference.ordinary import Expected, ordinary_run
 from peakfold.runtimes.reference.program import Program

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from peakfold.app.apply import _to_text, apply
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import parse_graph
 from peakfold.planning import Plan, PlanOptions, make_plan
-from peakfold.reports.applying import _to_text, apply
 from peakfold.runtimes.c_header import c_header, plan_csv, rows_of
 
 # Names that are no identifiers, that collide once they are, and that try to end a comment.

@@ -9,9 +9,9 @@ from onnx import helper
 from onnx.helper import get_attribute_value
 from onnx.reference import ReferenceEvaluator
 
-from peakfold.frontends.onnx_names import onnx_kind
-from peakfold.runtimes.elementwise import elementwise
-from peakfold.runtimes.kernels import Kernel, plain_kernel
+from peakfold.frontends.onnx.names import onnx_kind
+from peakfold.runtimes.reference.elementwise import elementwise
+from peakfold.runtimes.reference.kernels import Kernel, plain_kernel
 
 from .helpers import floats
 

@@ -119,7 +119,7 @@ def test_lanes_that_cannot_run_are_refused(lanes: Lanes, message: str) -> None:
 def test_a_kernel_that_fails_in_a_thread_ends_the_run() -> None:
     from dataclasses import replace
 
-    from peakfold.runtimes.kernels import Kernel
+    from peakfold.runtimes.reference.kernels import Kernel
 
     def fail(args: object) -> tuple[object, ...]:
         raise ModelError("no")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from peakfold.app.apply import apply
+from peakfold.app.measure import measure
 from peakfold.errors import InvalidPlan
 from peakfold.frontends import load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
-from peakfold.reports.applying import apply
-from peakfold.reports.measuring import measure
 from peakfold.target import load_target
 from peakfold.target.formula import Operand
 from peakfold.target.scratch import load_scratch

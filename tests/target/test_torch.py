@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from peakfold.analysis.cuda_allocator import CachingAllocator
-from peakfold.analysis.footprint import cuda_footprint, phase_footprints, with_libraries
+from peakfold.analysis.cuda.caching_allocator import CachingAllocator
+from peakfold.analysis.cuda.footprint import cuda_footprint, phase_footprints, with_libraries
 from peakfold.ir.run import Run, Storage
 from peakfold.target import load_eager, load_target
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peakfold.analysis import Index, file_order, make_schedule
-from peakfold.analysis.schedule import Policies
+from peakfold.analysis.graph.schedule import Policies
 from peakfold.errors import InvalidPlan, ModelError, UsageError
 from peakfold.ir import Graph, Role, check_graph, effect_edges, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
 from peakfold.transform import Train, replay, train_step
 
 

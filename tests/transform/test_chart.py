@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peakfold.ir import parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.ops.grad import GRADS
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
 from peakfold.transform import Train
 from tests.zoo import alexnet, googlenet, vgg_a
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.ir import Graph, Op, check_graph, parse_graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.patches import live_peak, patch_choices, total_macs
+from peakfold.planning.fit.patch_search import live_peak, patch_choices, total_macs
 from peakfold.planning.planner import study_graph
-from peakfold.planning.verify import verify_plan
 from peakfold.transform import Split, replay
 from peakfold.transform.split import exits, why_not
 

@@ -36,7 +36,7 @@ def command(
     outputs = Outputs(
         {"file": output}, force=force, inputs=(model, *([plan] if plan else ())), json=as_json
     )
-    from peakfold.reports import applying
+    from peakfold.app import apply as applying
 
     with working("applying", quiet=quiet):
         report = applying.apply(model, plan, to=to, fold_weights=fold_weights)

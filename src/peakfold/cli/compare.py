@@ -11,8 +11,8 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
-    from peakfold.reports.bubbles import Chart
-    from peakfold.reports.compare import CompareDocument
+    from peakfold.reports.pictures.bubbles import Chart
+    from peakfold.reports.records.compare_rows import CompareDocument
 
 
 @opt.verb("compare", example="peakfold compare a.onnx b.onnx --dim batch=1 --accuracy top1.csv")
@@ -76,9 +76,9 @@ def command(  # one parameter a flag
     if growth is not None:
         return _growth(growth, era, models, outputs, quiet=quiet)
     _check(models, accuracy, chart, ops=flags["ops"])
-    from peakfold.reports import comparing
-    from peakfold.reports.compare import compare_csv, compare_markdown, compare_text
-    from peakfold.reports.payload import to_json
+    from peakfold.app import compare as comparing
+    from peakfold.reports.records import to_json
+    from peakfold.reports.records.compare_rows import compare_csv, compare_markdown, compare_text
 
     with working("comparing", quiet=quiet):
         found = comparing.compare(
@@ -116,7 +116,7 @@ def _check(
 def _growth(
     table: str, era: float | None, models: tuple[str, ...], outputs: Outputs, *, quiet: bool
 ) -> int:
-    from peakfold.reports.bubbles import growth_chart
+    from peakfold.reports.pictures.bubbles import growth_chart
 
     if models or not outputs.wants("chart"):
         raise UsageError("--growth draws a chart of its table", hint="add --chart FILE.svg alone")
@@ -125,7 +125,7 @@ def _growth(
 
 
 def _accuracy_chart(found: CompareDocument) -> Chart:
-    from peakfold.reports.bubbles import accuracy_chart
+    from peakfold.reports.pictures.bubbles import accuracy_chart
 
     return accuracy_chart(
         [(row.name, float(row.params), row.accuracy) for row in found.models
@@ -134,6 +134,6 @@ def _accuracy_chart(found: CompareDocument) -> Chart:
 
 
 def _svg(chart: Chart) -> bytes:
-    from peakfold.reports.bubbles import svg_chart
+    from peakfold.reports.pictures.bubbles import svg_chart
 
     return svg_chart(chart).encode()

@@ -34,7 +34,8 @@ def command(folder: str, as_json: bool, force: bool, quiet: bool) -> int:
         names["png"] = home / "blazeface.png"
     names |= {name: home / name for name in _FILES}
     outputs = Outputs({what: str(path) for what, path in names.items()}, force=force)
-    from peakfold.reports import demo, face
+    from peakfold.app import demo
+    from peakfold.app import plan as face
 
     models = resources.files("peakfold").joinpath("data", "models")
     with (

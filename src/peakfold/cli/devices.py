@@ -16,9 +16,9 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
 
     DEVICE is a preset such as t4 or "RTX 4090", or a .toml file of your own.
     """
-    from peakfold.reports.device_records import devices_document
-    from peakfold.reports.device_text import devices_text
-    from peakfold.reports.payload import schema_name, to_json
+    from peakfold.reports.records import schema_name, to_json
+    from peakfold.reports.records.device import devices_document
+    from peakfold.reports.text.device import devices_text
 
     document = devices_document(schema_name("devices"), names)
     emit(

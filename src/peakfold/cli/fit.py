@@ -36,18 +36,18 @@ def command(
     what-ifs that change the model. Exit code 3 when the model does not fit as it is, or when that
     is not known; bands of rows that would make it fit are named.
     """
+    from peakfold.app.fit import fit_document, fit_text, room
+    from peakfold.app.inspect import called
+    from peakfold.app.runtime import advice, runtime_of
     from peakfold.device import load_device
     from peakfold.frontends import Bindings, load
     from peakfold.frontends.batches import rebatched
     from peakfold.planning import PlanOptions
-    from peakfold.planning.fit import fit
-    from peakfold.planning.needing import flash_roles
+    from peakfold.planning.fit.levers import fit
+    from peakfold.planning.fit.needing import flash_roles
+    from peakfold.planning.fit.total import Budgets
     from peakfold.planning.options import no_flash
-    from peakfold.planning.total import Budgets
-    from peakfold.reports.fit import fit_document, fit_text, room
-    from peakfold.reports.inspecting import called
-    from peakfold.reports.payload import to_json
-    from peakfold.reports.runtime import advice, runtime_of
+    from peakfold.reports.records import to_json
     from peakfold.target import load_target
 
     step = opt.take_step(flags)
@@ -74,7 +74,7 @@ def command(
     emit(to_json(document) if as_json else fit_text(document, width=width(), color=color()))
     if result.fits:
         return 0
-    from peakfold.reports.budget import miss
+    from peakfold.reports.text.budget import miss
 
     more = f"; it fits with {document.plan_flags}" if result.plan_fits else ""
     say_error(f"{miss('the model', result.need, have) or document.answer}{more}")
@@ -86,13 +86,13 @@ def _training(
     device: str | None, *, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A training step of a torch module: levers and the largest batch, by real captures."""
+    from peakfold.app.fit import room
+    from peakfold.app.fit_training import fit_training, fit_training_text
     from peakfold.device import load_device
     from peakfold.frontends import Bindings
-    from peakfold.planning.total import Budgets
-    from peakfold.reports.budget import short_of
-    from peakfold.reports.fit import room
-    from peakfold.reports.fit_training import fit_training, fit_training_text
-    from peakfold.reports.payload import to_json
+    from peakfold.planning.fit.total import Budgets
+    from peakfold.reports.records import to_json
+    from peakfold.reports.text.budget import short_of
 
     chip = None if device is None else load_device(device)
     have = room(chip, Budgets(total=only_budget(flags))).total or 0

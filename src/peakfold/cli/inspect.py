@@ -15,8 +15,8 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
-    from peakfold.reports.cost_results import InspectReport
-    from peakfold.reports.inspect_text import TableChoice
+    from peakfold.reports.records.cost_results import InspectReport
+    from peakfold.reports.text.inspect import TableChoice
 
 
 @opt.verb("inspect", example="peakfold inspect model.onnx --dim batch=1 --by scope --top 20")
@@ -118,9 +118,9 @@ def command(  # one parameter a flag
     outputs = Outputs(files, force=force, inputs=(model,), json=as_json)
     if flags["formulas"]:
         return _formulas(model, dims, shapes, flags, as_json=as_json, quiet=quiet)
+    from peakfold.app import inspect as inspecting
     from peakfold.frontends import Bindings, load
-    from peakfold.reports import inspecting
-    from peakfold.reports.inspect_text import TableChoice
+    from peakfold.reports.text.inspect import TableChoice
 
     choice = TableChoice(by=flags["by"], sort=flags["sort"], rate=flags["rate"])
     whole = replace(choice, top=None if flags["every_op"] else flags["top"])  # what files hold
@@ -149,11 +149,11 @@ def _layers(layer: str, model: str | None, *, as_json: bool) -> int:
     if model is not None:
         raise UsageError("--op needs no model", hint="leave MODEL out")
     _alone("--op", {"layer"})
-    from peakfold.reports.layers import layers_document, layers_text
+    from peakfold.reports.text.layers import layers_document, layers_text
 
     document = layers_document(layer)
     if as_json:
-        from peakfold.reports.payload import to_json
+        from peakfold.reports.records import to_json
 
         emit(to_json(document))
     else:
@@ -181,8 +181,8 @@ def _formulas(
 ) -> int:  # fmt: skip
     """``--formulas``: totals in terms of the dimensions that nobody bound."""
     from peakfold.analysis import CostOptions
+    from peakfold.app.formulas import formulas, formulas_text
     from peakfold.frontends import Bindings
-    from peakfold.reports.formulas import formulas, formulas_text
 
     _alone("--formulas", {"formulas", "dims", "shapes", "no_fold", "causal", "trips"})
     options = CostOptions(causal=flags["causal"], trips=parse_trips(flags["trips"]))
@@ -191,7 +191,7 @@ def _formulas(
             model, Bindings.parse(dims, shapes), options, fold=not flags["no_fold"]
         )  # fmt: skip
     if as_json:
-        from peakfold.reports.payload import to_json
+        from peakfold.reports.records import to_json
 
         emit(to_json(document))
     else:

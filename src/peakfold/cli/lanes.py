@@ -29,14 +29,14 @@ def command(
     Each row is a plan that is safe when that many ops run at once; free is safe in any run
     that the graph allows. Edges name what a plan makes wait beyond the graph.
     """
+    from peakfold.app.inspect import called
     from peakfold.frontends import Bindings, load
     from peakfold.planning import PlanOptions
+    from peakfold.planning.lanes.tradeoff import trade_offs
     from peakfold.planning.planner import study_graph
-    from peakfold.planning.tradeoff import trade_offs
-    from peakfold.reports import terminal
-    from peakfold.reports.documents import lanes_document
-    from peakfold.reports.inspecting import called
-    from peakfold.reports.payload import to_json
+    from peakfold.reports.records import to_json
+    from peakfold.reports.records.documents import lanes_document
+    from peakfold.reports.text import verbs as terminal
 
     with working("planning", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))

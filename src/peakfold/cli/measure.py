@@ -64,7 +64,7 @@ def command(
     outputs = Outputs({"profile": output}, force=force, inputs=(model,), json=as_json)
 
     if scratch:
-        from peakfold.reports.scratch_profile import measure_scratch
+        from peakfold.app.measure_scratch import measure_scratch
 
         with working("measuring", quiet=quiet):
             profile = measure_scratch(model, runtime=runtime)
@@ -73,7 +73,7 @@ def command(
         if as_json or not outputs.wants("profile"):
             emit(profile.to_json() if as_json else profile.to_text(width=width(), color=color()))
         return 0
-    from peakfold.reports.measuring import measure
+    from peakfold.app.measure import measure
 
     with working("running", quiet=quiet):
         report = measure(
@@ -93,8 +93,8 @@ def _training(
     *, train: bool, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A training step, predicted and then run for real."""
-    from peakfold.reports.measure_training import measure_document, measure_text
-    from peakfold.reports.payload import to_json
+    from peakfold.app.measure_training import measure_document, measure_text
+    from peakfold.reports.records import to_json
 
     if not opt.is_callable(model):
         raise UsageError("torch measures module:callable",
@@ -111,8 +111,8 @@ def _forward(
     model: str, device: str | None, training: object, *, as_json: bool, quiet: bool
 ) -> int:  # fmt: skip
     """A forward pass, predicted and then run for real."""
-    from peakfold.reports.eager import measure_forward_document, measure_forward_text
-    from peakfold.reports.payload import to_json
+    from peakfold.app.eager import measure_forward_document, measure_forward_text
+    from peakfold.reports.records import to_json
 
     if training:
         raise UsageError("options of a training step without --train", hint="add --train")

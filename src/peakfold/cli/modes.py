@@ -33,11 +33,11 @@ def command(
     With --train every model has two rows, its forward pass and its training step.
     """
     outputs = Outputs({"chart": chart}, force=force, inputs=models, json=as_json)
+    from peakfold.app.inspect import called
     from peakfold.frontends import Bindings, load
     from peakfold.planning import PlanOptions
-    from peakfold.reports.inspecting import called
-    from peakfold.reports.modes import modes_document, modes_svg, modes_text
-    from peakfold.reports.payload import to_json
+    from peakfold.reports.pictures.bars import modes_document, modes_svg, modes_text
+    from peakfold.reports.records import to_json
 
     train = opt.take_training(flags)
     options = PlanOptions(train=train, fold=not flags.pop("no_fold"), **flags)

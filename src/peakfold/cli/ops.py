@@ -10,8 +10,8 @@ from peakfold.cli.output import color, emit, width
 @opt.json_option
 def command(as_json: bool) -> int:
     """List the op kinds peakfold knows, and what it knows of each."""
-    from peakfold.reports import documents, terminal
-    from peakfold.reports.payload import to_json
+    from peakfold.reports.records import documents, to_json
+    from peakfold.reports.text import verbs as terminal
 
     document = documents.ops_document()
     emit(

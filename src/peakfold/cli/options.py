@@ -20,7 +20,7 @@ from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
     from peakfold.device import Device
-    from peakfold.frontends.torch_step import StepOptions
+    from peakfold.frontends.torch.training.step import StepOptions
     from peakfold.transform import Train
 
 MODES = ("naive", "inplace", "share", "both", "arena")
@@ -242,13 +242,13 @@ def step_of(
         given = {"device": eager.device, "attention": eager.attention} | given
     import torch
 
-    from peakfold.frontends.torch_step import StepOptions
+    from peakfold.frontends.torch.training.step import StepOptions
 
     if "autocast" in given:
         given = given | {"autocast": getattr(torch, given["autocast"])}
     if loss is None or ":" not in loss:
         return StepOptions(optimizer=optimizer, loss=loss, **given)
-    from peakfold.frontends.torch_load import load_function
+    from peakfold.frontends.torch.load import load_function
 
     return StepOptions(optimizer=optimizer, loss=load_function(loss), **given)
 

@@ -15,8 +15,8 @@ from peakfold.cli.output import STDOUT, Outputs, color, emit, width, working
 from peakfold.errors import UsageError
 
 if TYPE_CHECKING:
+    from peakfold.app.pack import PackAnswer
     from peakfold.packing import Problem
-    from peakfold.reports.packing import PackAnswer
 
 _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
 
@@ -101,9 +101,10 @@ def command(
     read_too = () if search["old"] is None else (search["old"],)
     outputs = Outputs(names, force=force, inputs=(file, *read_too), json=as_json)
     _refuse_contradictions(search, reduce_to)
-    from peakfold.packing import reshape, table
-    from peakfold.reports.packing import pack_miss, pack_text
-    from peakfold.reports.payload import to_json
+    from peakfold.app.pack import pack_miss, pack_text
+    from peakfold.packing import csv_format as table
+    from peakfold.packing.questions import instances as reshape
+    from peakfold.reports.records import to_json
 
     read = table.parse_csv(sys.stdin, "stdin") if file == STDOUT else table.read_csv(file)
     if search["capacity"] is None and search["banks"] is None:
@@ -154,8 +155,9 @@ def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> Non
 
 def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer:
     """Run what is asked for."""
-    from peakfold.packing import table, verdict
-    from peakfold.reports.packing import decide, spread, stay
+    from peakfold.app.pack import decide, spread, stay
+    from peakfold.packing import csv_format as table
+    from peakfold.packing.questions import capacity as verdict
 
     effort = {
         "time_limit": search["time_limit"], "seed": search["seed"],
@@ -177,7 +179,7 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
 
 
 def _say_compiling() -> None:
-    from peakfold.packing.kernels import CACHE
+    from peakfold.packing.exact.kernels import CACHE
 
     often = "once after an installation" if CACHE is not None else (
         "about 12 s in each run, as no folder can keep them (see NUMBA_CACHE_DIR)"

@@ -14,8 +14,8 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 from peakfold.errors import DoesNotFit, UsageError
 
 if TYPE_CHECKING:
-    from peakfold.reports.payload import TrainingDocument
-    from peakfold.reports.results import PlanReport
+    from peakfold.app.results import PlanReport
+    from peakfold.reports.records import TrainingDocument
     from peakfold.transform import Split
 
 _STRATEGIES = f"""\b
@@ -111,11 +111,11 @@ def command(  # one parameter a flag
         force=force, inputs=(model,), json=as_json,
     )  # fmt: skip
     if png is not None:
-        from peakfold.reports.png import need_matplotlib
+        from peakfold.reports.pictures.memory_png import need_matplotlib
 
         need_matplotlib()
+    from peakfold.app import plan as face
     from peakfold.frontends import Bindings, load
-    from peakfold.reports import face
 
     step, device = opt.take_step(flags), flags.pop("device")
     capture = flags.pop("capture")
@@ -143,10 +143,10 @@ def _training(
     quiet: bool,
 ) -> int:  # fmt: skip
     """A training step of a torch module, captured and planned."""
+    from peakfold.app.train import plan_training
     from peakfold.device import load_device
     from peakfold.frontends import Bindings
     from peakfold.planning import PlanOptions, encode_plan
-    from peakfold.reports.training import plan_training
 
     optimizer, loss = flags["optimizer"], flags["loss"]
     if flags["grad_reads"] or flags["input_grad"] or flags["param_grads"]:
@@ -182,10 +182,10 @@ def _eager(
     step: dict[str, Any], outputs: Outputs, *, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """A forward pass of a torch module, followed as PyTorch runs it."""
+    from peakfold.app.eager import eager_report
+    from peakfold.app.train import to_table
     from peakfold.frontends import Bindings
-    from peakfold.reports.budget import short_of
-    from peakfold.reports.eager import eager_report
-    from peakfold.reports.training import to_table
+    from peakfold.reports.text.budget import short_of
 
     drawn = any(outputs.wants(what) for what in ("svg", "png", "snapshot"))
     if not opt.is_callable(model) or flags["train"] or shapes or drawn:
@@ -211,7 +211,7 @@ def _eager(
 
 def _step_verdict(document: TrainingDocument, budget: int | None) -> int:
     """0, or 3 with the reason when the budget or the device is too small for a step."""
-    from peakfold.reports.budget import short_of
+    from peakfold.reports.text.budget import short_of
 
     need = max(document.first.peak_bytes, document.steady.peak_bytes)
     if budget is not None and need > budget:
@@ -263,7 +263,7 @@ def _contents(report: PlanReport, outputs: Outputs) -> dict[str, bytes]:
 
 def _verdict(report: PlanReport) -> int:
     """0, or 3 with the reason when the budget is missed: the plan is out by then."""
-    from peakfold.reports.budget import budget_miss
+    from peakfold.reports.text.budget import budget_miss
 
     miss = budget_miss(report.result)
     if miss is None:

@@ -11,8 +11,8 @@ from peakfold.cli.output import color, emit, width, working
 from peakfold.errors import InvalidPlan, UsageError
 
 if TYPE_CHECKING:
-    from peakfold.reports.payload import CheckRecord
-    from peakfold.reports.results import VerifyReport
+    from peakfold.app.results import VerifyReport
+    from peakfold.reports.records import CheckRecord
 
 
 @opt.verb("verify", example="peakfold verify model.onnx model.plan.json")
@@ -46,9 +46,9 @@ def command(
     What a plan says and no check derives is listed as claimed. Without PLAN the layout that a
     .tflite file carries is judged. Exit code 5 means that a check failed.
     """
-    from peakfold.reports import documents, face
-    from peakfold.reports.payload import CheckRecord, to_json
-    from peakfold.reports.results import VerifyReport
+    from peakfold.app import plan as face
+    from peakfold.app.results import VerifyReport
+    from peakfold.reports.records import CheckRecord, documents, to_json
 
     if plan is None:
         if run or profile is not None or prove is not None:
@@ -73,7 +73,7 @@ def command(
 
 def _file(model: str, *, as_json: bool, quiet: bool) -> int:
     """The layout a file carries itself."""
-    from peakfold.reports import handover
+    from peakfold.app import handover
 
     with working("checking", quiet=quiet):
         report = handover.verify_file(model)
@@ -90,8 +90,8 @@ def _say(report: VerifyReport, *, as_json: bool, where: str) -> int:
 
 def _run(model: str, plan: str) -> CheckRecord:
     """Judge 3: the model run as planned."""
-    from peakfold.reports import face
-    from peakfold.reports.payload import CheckRecord
+    from peakfold.app import plan as face
+    from peakfold.reports.records import CheckRecord
     from peakfold.runtimes.reference import check_run
 
     record = face.read_plan(plan)

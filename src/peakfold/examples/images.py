@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from peakfold.frontends.torch_module import Example
+from peakfold.frontends.torch.module import Example
 
 
 class Bottleneck(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from peakfold.frontends.torch_module import Example
+from peakfold.frontends.torch.module import Example
 
 _IGNORED = -100
 """The label of a token that is not predicted."""

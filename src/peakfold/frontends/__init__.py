@@ -9,8 +9,8 @@ from pathlib import Path
 
 from peakfold.boundary import first_line, is_pointer, route, strict, trusted, trusting
 from peakfold.errors import ModelError, PeakfoldError, UsageError
-from peakfold.frontends.bindings import Bindings, GivenShape
 from peakfold.ir import Graph, check_graph
+from peakfold.ir.bindings import Bindings, GivenShape
 from peakfold.ops.doubts import doubts
 
 FORMATS = (".onnx", ".tflite", ".pf", ".pt2")
@@ -60,7 +60,7 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
     """
     bindings = bindings or Bindings()
     if _CALLABLE.fullmatch(str(path)):
-        from peakfold.frontends.torch_load import load_callable
+        from peakfold.frontends.torch.load import load_callable
 
         graph, bindings = load_callable(str(path), bindings)
         check_graph(graph)
@@ -105,31 +105,31 @@ def _certain(loaded: Loaded) -> Loaded:
 
 
 def _load_onnx(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.onnx_file import read_onnx
-    from peakfold.frontends.onnx_graph import build_graph
+    from peakfold.frontends.onnx.file import read_onnx
+    from peakfold.frontends.onnx.graph import build_graph
 
     return build_graph(read_onnx(path), bindings)
 
 
 def _load_tflite(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.tflite_file import read_tflite
-    from peakfold.frontends.tflite_graph import build_graph
+    from peakfold.frontends.tflite.file import read_tflite
+    from peakfold.frontends.tflite.graph import build_graph
 
     return build_graph(read_tflite(path), bindings)
 
 
 def _load_text(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
-    from peakfold.frontends.text import load_text
+    from peakfold.frontends.pf import load_text
 
     return load_text(path, bindings)
 
 
 def _load_program(path: Path, bindings: Bindings) -> tuple[Graph, Bindings]:
     if trusted():
-        from peakfold.frontends.torch_load import load_trusted
+        from peakfold.frontends.torch.load import load_trusted
 
         return load_trusted(path, bindings)
-    from peakfold.frontends.pt2_load import load_program
+    from peakfold.frontends.pt2.load import load_program
 
     return load_program(path, bindings)
 

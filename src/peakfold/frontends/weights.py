@@ -36,9 +36,9 @@ def open_weights(path: str | Path) -> Values:
 
 
 def _onnx(path: Path) -> Values:
-    from peakfold.frontends.onnx_file import read_onnx
-    from peakfold.frontends.onnx_names import STANDARD
-    from peakfold.frontends.onnx_nodes import constant_tensor
+    from peakfold.frontends.onnx.file import read_onnx
+    from peakfold.frontends.onnx.names import STANDARD
+    from peakfold.frontends.onnx.nodes import constant_tensor
 
     file = read_onnx(path)
     graph = file.model.graph
@@ -55,8 +55,8 @@ def _onnx(path: Path) -> Values:
 
 
 def _tflite(path: Path) -> Values:
-    from peakfold.frontends.tflite_file import read_tflite
-    from peakfold.frontends.tflite_names import names_of_model
+    from peakfold.frontends.tflite.file import read_tflite
+    from peakfold.frontends.tflite.names import names_of_model
 
     file = read_tflite(path)
     at = names_of_model(file).tensor_at

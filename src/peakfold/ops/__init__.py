@@ -12,21 +12,25 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from peakfold.ir.graph import Op, Tensor
-from peakfold.ops import (
-    aten_linear,
-    aten_math,
-    aten_storage,
+from peakfold.ops import grad
+from peakfold.ops.aten import linear as aten_linear
+from peakfold.ops.aten import math as aten_math
+from peakfold.ops.aten import storage as aten_storage
+from peakfold.ops.complexes import in_reals
+from peakfold.ops.contrib import attention as contrib_attention
+from peakfold.ops.contrib import layers as contrib
+from peakfold.ops.contrib import layouts as contrib_layouts
+from peakfold.ops.contrib import others as contrib_others
+from peakfold.ops.contrib import states as contrib_states
+from peakfold.ops.inference import NOT_WEIGHTS, VALUE_INPUTS, held_weights
+from peakfold.ops.rules import unknown
+from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
+from peakfold.ops.standard import (
     attention,
-    contrib,
-    contrib_attention,
-    contrib_layouts,
-    contrib_others,
-    contrib_states,
     control,
     convolution,
     elementwise,
     generating,
-    grad,
     indexing,
     matmul,
     ml,
@@ -37,21 +41,17 @@ from peakfold.ops import (
     reduce,
     reshaping,
     slicing,
-    tflite_control,
-    tflite_convolution,
-    tflite_custom,
-    tflite_dense,
-    tflite_elementwise,
-    tflite_picking,
-    tflite_slices,
-    tflite_space,
-    tflite_stablehlo,
 )
-from peakfold.ops.complexes import in_reals
-from peakfold.ops.rules import unknown
-from peakfold.ops.spec import Context, CountRule, Engine, OpSpec, OutputType, ShapeRule, ViewRule
-from peakfold.ops.tflite_overlap import OVERLAPS
-from peakfold.ops.values import NOT_WEIGHTS, VALUE_INPUTS, held_weights
+from peakfold.ops.tflite import control as tflite_control
+from peakfold.ops.tflite import convolution as tflite_convolution
+from peakfold.ops.tflite import custom as tflite_custom
+from peakfold.ops.tflite import dense as tflite_dense
+from peakfold.ops.tflite import elementwise as tflite_elementwise
+from peakfold.ops.tflite import picking as tflite_picking
+from peakfold.ops.tflite import slices as tflite_slices
+from peakfold.ops.tflite import space as tflite_space
+from peakfold.ops.tflite import stablehlo as tflite_stablehlo
+from peakfold.ops.tflite.overlap import OVERLAPS
 
 __all__ = [
     "CONTRIB_KINDS",

@@ -17,9 +17,9 @@ from peakfold.ir.graph import AttrValue, Graph, Op, Tensor, walk_regions
 from peakfold.ir.text import format_type
 from peakfold.ir.types import OPAQUE, DType, Shape, compatible
 from peakfold.ops import context, lookup
+from peakfold.ops.inference import CannotTell, Misfit
 from peakfold.ops.rules import STOPS
 from peakfold.ops.spec import Context, ShapeRule
-from peakfold.ops.values import CannotTell, Misfit
 
 _COMPLETE: Final = ("", "pf", "onnx", "tflite")
 """Sources whose ops hold every attribute that a row reads, so that a missing one is a default."""

@@ -19,9 +19,9 @@ from math import prod
 from typing import Final
 
 from peakfold.ir.graph import ViewFact
+from peakfold.ops.inference import dims
 from peakfold.ops.rules import per_input, per_output, unknown, views_or_none, whole, zero
 from peakfold.ops.spec import Context, GradForm, GradReads, GradSpec, OpSpec
-from peakfold.ops.values import dims
 
 EVERY: Final = -1
 

@@ -12,9 +12,9 @@ from math import prod
 
 from peakfold.ir.graph import ViewFact
 from peakfold.ir.types import Dim, DType
+from peakfold.ops.inference import CannotTell, dims, dtype, sizes, wanted
 from peakfold.ops.rules import Types, number, whole, zero
 from peakfold.ops.spec import Context, MoveRule, OpSpec, ShapeRule, ViewRule
-from peakfold.ops.values import CannotTell, dims, dtype, sizes, wanted
 
 
 def copies(

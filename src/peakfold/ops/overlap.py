@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from peakfold.ops.values import CannotTell
+from peakfold.ops.inference import CannotTell
 
 Starts = Sequence[int | None]
 

@@ -14,6 +14,7 @@ from math import prod
 
 from peakfold.ir.graph import Tensor, ViewFact
 from peakfold.ir.types import DTYPES, Dim, DType, Shape
+from peakfold.ops.inference import CannotTell, Misfit, dims, dtype, operand, produced
 from peakfold.ops.spec import (
     Context,
     CountRule,
@@ -23,7 +24,6 @@ from peakfold.ops.spec import (
     ShapeRule,
     ViewRule,
 )
-from peakfold.ops.values import CannotTell, Misfit, dims, dtype, operand, produced
 
 Types = tuple[OutputType | None, ...]
 

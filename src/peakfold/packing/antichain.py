@@ -13,8 +13,8 @@ from collections import deque
 
 import numpy as np
 
+from peakfold.packing.conflicts import covered_bytes
 from peakfold.packing.problem import Problem
-from peakfold.packing.relation import covered_bytes
 
 LIMIT = 2_000
 """Buffers; above, the bit sets and the flow would take more than about a second."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from peakfold.packing.antichain import heaviest_antichain
+from peakfold.packing.conflicts import covered_bytes, heaviest_clique
 from peakfold.packing.problem import FREE, Int64, Problem
-from peakfold.packing.relation import covered_bytes, heaviest_clique
 
 
 def load_profile(problem: Problem) -> tuple[Int64, Int64]:

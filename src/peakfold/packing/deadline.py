@@ -81,8 +81,8 @@ class Deadline:
     def load_fit(self) -> None:
         """Make the kernel of first fit ready; costs nothing once it is."""
         with self._standing_still():
-            from peakfold.packing.fast_fit import Fitter
-            from peakfold.packing.kernels.fit import fit
+            from peakfold.packing.exact.kernels.fit import fit
+            from peakfold.packing.large.compiled_first_fit import Fitter
 
             self._announce(fit)
             if not fit.signatures:
@@ -91,9 +91,9 @@ class Deadline:
     def load_search(self) -> None:
         """Make the kernels of the exact search ready; costs nothing once they are."""
         with self._standing_still():
-            from peakfold.packing.exact import decide
-            from peakfold.packing.kernels.search import search
-            from peakfold.packing.model import build
+            from peakfold.packing.exact.kernels.search import search
+            from peakfold.packing.exact.search import decide
+            from peakfold.packing.exact.search_model import build
 
             self._announce(search)
             model = build(_tiny())
@@ -101,7 +101,7 @@ class Deadline:
                 decide(model, model.unit * 9, nodes=1)
 
     def _announce(self, kernel: Any) -> None:  # noqa: ANN401 - numba's dispatcher has no public type
-        from peakfold.packing.kernels.warm import must_compile
+        from peakfold.packing.exact.kernels.compiled import must_compile
 
         if self.on_compile is not None and must_compile(kernel):
             self.on_compile()

@@ -19,8 +19,8 @@ from peakfold.arguments import flag, real, whole, word
 from peakfold.errors import DoesNotFit, TimeLimit
 from peakfold.packing.bounds import lower_bound
 from peakfold.packing.deadline import Deadline
-from peakfold.packing.first_fit import stack
-from peakfold.packing.greedy import STRATEGIES
+from peakfold.packing.heuristics.first_fit import stack
+from peakfold.packing.heuristics.orders import STRATEGIES
 from peakfold.packing.problem import Int64, Packing, Problem, Search, need_problem
 from peakfold.packing.verify import require_valid
 
@@ -215,8 +215,8 @@ def _fast(state: _Search) -> None:
     if not problem.plain or related or problem.buffers <= PLAIN_LIMIT // 4:
         return
     state.deadline.load_fit()
-    from peakfold.packing.improve import improve
-    from peakfold.packing.model import can_model
+    from peakfold.packing.exact.search_model import can_model
+    from peakfold.packing.large.ruin_recreate import improve
 
     stop = state.deadline.share(FAST_SHARE if can_model(problem) else 1.0)
     improve(problem, state.seed, state.height, state.bound, state.offer, lambda: state.over(stop))
@@ -224,13 +224,13 @@ def _fast(state: _Search) -> None:
 
 def _exact(state: _Search) -> None:
     """Decide at the capacity, at the bound, then on a ladder between bound and best."""
-    from peakfold.packing.model import build
+    from peakfold.packing.exact.search_model import build
 
     model = build(state.problem, state.deadline.check)
     if model is None:
         return
     state.deadline.load_search()
-    from peakfold.packing.exact import decide
+    from peakfold.packing.exact.search import decide
 
     left = 1 << 62 if state.node_limit is None else state.node_limit
     for target, nodes, again in _targets(state, model.unit):
@@ -254,8 +254,8 @@ def _partial(state: _Search) -> None:
     problem = state.problem
     if problem.plain or problem.conflicts is not None:
         return
-    from peakfold.packing.model import can_model
-    from peakfold.packing.wander import wander
+    from peakfold.packing.exact.search_model import can_model
+    from peakfold.packing.heuristics.order_walk import wander
 
     if not can_model(problem):
         wander(

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from peakfold.planning.decisions import Decisions as Decisions
-    from peakfold.planning.decisions import Timeline as Timeline
-    from peakfold.planning.decisions import simulate as simulate
     from peakfold.planning.options import PlanOptions as PlanOptions
     from peakfold.planning.plan import Plan as Plan
     from peakfold.planning.plan import decode_plan as decode_plan
@@ -18,6 +15,9 @@ if TYPE_CHECKING:
     from peakfold.planning.planner import PlanResult as PlanResult
     from peakfold.planning.planner import make_plan as make_plan
     from peakfold.planning.summary import Summary as Summary
+    from peakfold.planning.timeline import Decisions as Decisions
+    from peakfold.planning.timeline import Timeline as Timeline
+    from peakfold.planning.timeline import simulate as simulate
 
 _HOME = {
     "Decisions": "decisions", "Timeline": "decisions", "simulate": "decisions",

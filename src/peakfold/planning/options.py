@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peakfold.analysis import Policies
-from peakfold.analysis.profile import Profile
+from peakfold.analysis.graph.workspace_profile import Profile
 from peakfold.arguments import flag, power_of_two, real, shown, whole, word
 from peakfold.errors import UsageError
 from peakfold.packing import STRATEGIES
-from peakfold.packing.objects import OBJECT_STRATEGIES
-from peakfold.planning.counter import SHARE_POLICIES, SharePolicy
+from peakfold.packing.objects.assign import OBJECT_STRATEGIES
+from peakfold.planning.aliasing.reference_counting import SHARE_POLICIES, SharePolicy
 from peakfold.planning.plan import MODES, Mode
 from peakfold.target import (
     INPUT_POLICIES,

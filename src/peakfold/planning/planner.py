@@ -9,14 +9,16 @@ from importlib import metadata
 import msgspec
 
 from peakfold.analysis import file_order, static_bytes, unsupported
-from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph, check_graph
-from peakfold.packing.objects import objects_bound
-from peakfold.planning.counter import CounterPlan
-from peakfold.planning.decisions import Block
-from peakfold.planning.joint import with_best_order
-from peakfold.planning.layouts import Layout, make_layout, trace_rows
-from peakfold.planning.needing import Runtime, need_of
+from peakfold.ir.bindings import Bindings
+from peakfold.packing.objects.assign import objects_bound
+from peakfold.planning.aliasing.order_and_layout import with_best_order
+from peakfold.planning.aliasing.reference_counting import CounterPlan
+from peakfold.planning.context import Study, prepare
+from peakfold.planning.fit.needing import Runtime, need_of
+from peakfold.planning.fit.total import Budgets, Need
+from peakfold.planning.lanes.tradeoff import with_chosen_edges
+from peakfold.planning.modes import Layout, make_layout, trace_rows
 from peakfold.planning.options import COUNTER, PlanOptions
 from peakfold.planning.plan import (
     MODES,
@@ -35,10 +37,8 @@ from peakfold.planning.plan import (
     PoliciesRecord,
     Proof,
 )
-from peakfold.planning.study import Study, prepare
 from peakfold.planning.summary import Summary
-from peakfold.planning.total import Budgets, Need
-from peakfold.planning.tradeoff import with_chosen_edges
+from peakfold.planning.timeline import Block
 
 
 @dataclass(frozen=True, slots=True, eq=False)

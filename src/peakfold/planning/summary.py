@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peakfold.planning.fit.total import Total
 from peakfold.planning.plan import Mode, Search
-from peakfold.planning.total import Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peakfold.planning.order.effort.monotonic", lambda: 0.0)
+    monkeypatch.setattr("peakfold.planning.order.budget.monotonic", lambda: 0.0)

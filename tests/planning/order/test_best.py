@@ -16,9 +16,9 @@ from peakfold.errors import UsageError
 from peakfold.ir import Graph, effect_edges, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order import best_order
-from peakfold.planning.order.effort import STEPS_PER_SECOND
-from peakfold.planning.order.line import Line
-from peakfold.planning.order.model import Model
+from peakfold.planning.order.budget import STEPS_PER_SECOND
+from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.strip_model import Model
 from tests.planning.handmade import topological_orders
 from tests.strategies import graphs
 
@@ -169,7 +169,7 @@ def test_a_limit_that_is_none_is_refused(limit: float) -> None:
 
 def test_the_clock_ends_a_search_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10**9))
-    monkeypatch.setattr("peakfold.planning.order.effort.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("peakfold.planning.order.budget.monotonic", lambda: float(next(ticks)))
     study = study_of(nets.random_dag(0, 300))
     found = best_order(study, time_limit=3.0, seed=0)
     assert found.late
@@ -185,12 +185,12 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 
 _SCRIPT = """
-import peakfold.planning.order.effort as effort
+import peakfold.planning.order.budget as effort
 effort.monotonic = lambda: 0.0
 from peakfold.planning.order import best_order
-from peakfold.planning.order.effort import STEPS_PER_SECOND
-from peakfold.planning.order.line import Line
-from peakfold.planning.order.model import Model
+from peakfold.planning.order.budget import STEPS_PER_SECOND
+from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.strip_model import Model
 from tests.planning.order import nets
 from tests.planning.order.tools import study_of
 print(best_order(study_of(nets.random_dag(3, 80)), time_limit=0.3, seed=1).order)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from peakfold.ir import Graph, parse_graph
 from peakfold.packing import pack
 from peakfold.planning import PlanOptions
-from peakfold.planning.layouts import Layout
+from peakfold.planning.aliasing.records import Aliasing
+from peakfold.planning.context import Study
+from peakfold.planning.modes import Layout
 from peakfold.planning.order import best_order, choose_copies, sharing_of
-from peakfold.planning.order.ledger import peak_of
-from peakfold.planning.order.model import build_model
+from peakfold.planning.order.live_bytes import peak_of
+from peakfold.planning.order.strip_model import build_model
 from peakfold.planning.planner import plan_layout
-from peakfold.planning.sharing import Aliasing
-from peakfold.planning.study import Study
 from tests.planning.test_properties import passes, runs_right
 from tests.strategies import graphs
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order.bounds import fragment_bound, spot_bound
-from peakfold.planning.order.ledger import peak_of, step_costs
-from peakfold.planning.order.line import Line
+from peakfold.planning.order.live_bytes import peak_of, step_costs
+from peakfold.planning.order.order_state import Line
 from tests.strategies import graphs
 
 from . import nets

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
+from peakfold.planning.context import Study
 from peakfold.planning.order import best_order, bound_without_copies, sharing_of
-from peakfold.planning.study import Study
 from tests.planning.handmade import topological_orders
 from tests.strategies import graphs
 

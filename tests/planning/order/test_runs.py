@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order.fragment import Fragment
-from peakfold.planning.order.line import Line
-from peakfold.planning.order.runs import closed_runs
+from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.uninterrupted_chains import closed_runs
 from tests.planning.handmade import topological_orders
 
 from .tools import model_of, study_of

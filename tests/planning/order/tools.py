@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from peakfold.frontends import Bindings, load
 from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
+from peakfold.planning.context import Study, prepare
 from peakfold.planning.order import sharing_of
-from peakfold.planning.order.model import Model, build_model
-from peakfold.planning.study import Study, prepare
+from peakfold.planning.order.strip_model import Model, build_model
 
 OPTIONS = st.builds(
     PlanOptions,

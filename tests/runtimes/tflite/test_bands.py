@@ -10,15 +10,15 @@ import pytest
 
 from peakfold.errors import InvalidPlan, UsageError
 from peakfold.frontends import load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.patches import total_macs
-from peakfold.planning.study import prepare
-from peakfold.planning.verify import verify_plan
+from peakfold.planning.context import prepare
+from peakfold.planning.fit.patch_search import total_macs
+from peakfold.runtimes.tflite.apply_plan import Applied, after_recipe, apply_plan
 from peakfold.runtimes.tflite.arena import predict_arena
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all, varied
 from peakfold.runtimes.tflite.measure import measure_tflm
-from peakfold.runtimes.tflite.planned import Applied, after_recipe, apply_plan
 from peakfold.runtimes.tflite.schema import operator_name, pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import known_scratch
 from peakfold.transform import Split, replay

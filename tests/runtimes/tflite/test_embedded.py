@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from peakfold.errors import ModelError
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import parse_model

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from peakfold.frontends import load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.apply_plan import apply_plan
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all, varied
-from peakfold.runtimes.tflite.planned import apply_plan
 from tests.runtimes.tflite.build import Build
 
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ import pytest
 from peakfold.errors import PeakfoldError
 from peakfold.frontends import load
 from peakfold.runtimes.tflite.arena import predict_arena
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import table_scratch

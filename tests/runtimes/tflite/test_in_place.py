@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from peakfold.frontends.tflite_kinds import tflite_kind
+from peakfold.ops.tflite.names import tflite_kind
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all, varied
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.target import load_target

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from peakfold.frontends import load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.apply_plan import Applied, apply_plan
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
 from peakfold.runtimes.tflite.measure import measure_tflm
-from peakfold.runtimes.tflite.planned import Applied, apply_plan
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import offline_offsets, parse_model
 from tests.runtimes.tflite.build import Build

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from peakfold.frontends import load
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.apply_plan import apply_plan
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, equal_outputs, run, varied
-from peakfold.runtimes.tflite.planned import apply_plan
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import offline_offsets, parse_model
 from tests.runtimes.tflite.models import path_of

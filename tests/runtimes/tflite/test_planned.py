@@ -11,11 +11,11 @@ import pytest
 from peakfold.errors import InvalidPlan
 from peakfold.frontends import load
 from peakfold.ir import Graph
+from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, make_plan
-from peakfold.planning.verify import verify_plan
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.apply_plan import Applied, apply_plan
+from peakfold.runtimes.tflite.file_judge import judge_file
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run_all, varied
-from peakfold.runtimes.tflite.planned import Applied, apply_plan
 from peakfold.runtimes.tflite.schema import Signature, parse_model
 from tests.runtimes.tflite.models import FOLDED, SHIPPED, path_of, runnable
 

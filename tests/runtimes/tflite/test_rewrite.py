@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from peakfold.errors import ModelError, RunFailed
-from peakfold.frontends.tflite_walk import check_bounds
+from peakfold.frontends.tflite.walk import check_bounds
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, equal_outputs, run, run_all
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import Signature, offline_offsets, parse_model

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
-from peakfold.runtimes.tflite.one_op import own_bytes, single
 from peakfold.runtimes.tflite.schema import Signature, operator_name, pack_model, parse_model
 from peakfold.runtimes.tflite.scratch import table_scratch
+from peakfold.runtimes.tflite.single_op import own_bytes, single
 from peakfold.target.formula import Operand
 from peakfold.target.scratch import load_scratch, read_table
 from peakfold.units import round_up

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from peakfold.app.handover import arena_figures
+from peakfold.app.runtime import runtime_of
 from peakfold.frontends import Loaded, load
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.fit import FitResult, fit
-from peakfold.planning.total import Budgets
-from peakfold.reports.handover import arena_figures
-from peakfold.reports.runtime import runtime_of
-from peakfold.runtimes.tflite.planned import apply_plan
+from peakfold.planning.fit.levers import FitResult, fit
+from peakfold.planning.fit.total import Budgets
+from peakfold.runtimes.tflite.apply_plan import apply_plan
 from tests.runtimes.tflite.build import chain
 from tests.runtimes.tflite.oracle.cases import cases
 

@@ -13,10 +13,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
-from peakfold.analysis.cuda_allocator import CachingAllocator
-from peakfold.analysis.footprint import Bytes
-from peakfold.frontends.torch_engine import Unwatched
-from peakfold.frontends.torch_modes import Watching
+from peakfold.analysis.cuda.caching_allocator import CachingAllocator
+from peakfold.analysis.cuda.footprint import Bytes
+from peakfold.frontends.torch.dispatch_modes import Watching
+from peakfold.frontends.torch.training.gradient_accumulation import Unwatched
 
 WORKSPACE = 8_519_680
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from peakfold.analysis.footprint import Bytes, phase_footprints  # noqa: E402
+from peakfold.analysis.cuda.footprint import Bytes, phase_footprints  # noqa: E402
 from peakfold.errors import BackendMissing, UsageError  # noqa: E402
 from peakfold.ir.run import Run, Steps, Storage  # noqa: E402
 from peakfold.runtimes.torch.cuda import (  # noqa: E402
@@ -18,7 +18,7 @@ from peakfold.runtimes.torch.cuda import (  # noqa: E402
 )
 from peakfold.runtimes.torch.fit import on_device  # noqa: E402
 from tests.frontends.stated import StepOptions, fake_steps  # noqa: E402
-from tests.frontends.training_models import MODELS  # noqa: E402
+from tests.frontends.torch.training_models import MODELS  # noqa: E402
 
 from .card import WORKSPACE, Card, Carried, without_dropout  # noqa: E402
 
@@ -142,8 +142,8 @@ def test_bad_requests():
 
 
 def test_a_step_runs_where_the_examples_tensors_are():
-    from peakfold.frontends.torch_module import Example
-    from peakfold.reports.measure_training import _home
+    from peakfold.app.measure_training import _home
+    from peakfold.frontends.torch.module import Example
 
     class OnCard:
         is_cuda = True

@@ -6,13 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from peakfold.analysis.extra import extra, spent  # noqa: E402
+from peakfold.analysis.cost.cost_delta import extra, spent  # noqa: E402
 from peakfold.device import load_device  # noqa: E402
-from peakfold.frontends.torch_module import Example  # noqa: E402
+from peakfold.frontends.torch.module import Example  # noqa: E402
 from peakfold.runtimes.torch import fit  # noqa: E402
 from peakfold.runtimes.torch.levers import levers, step_cost  # noqa: E402
 from tests.frontends.stated import StepOptions, fake_steps, step_graph  # noqa: E402
-from tests.frontends.training_models import MODELS  # noqa: E402
+from tests.frontends.torch.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

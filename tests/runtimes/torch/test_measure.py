@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from peakfold.errors import UsageError  # noqa: E402
 from peakfold.runtimes.torch.allocator import allocations, peak_of  # noqa: E402
 from tests.frontends.stated import StepOptions, measure_training  # noqa: E402
-from tests.frontends.training_models import MODELS  # noqa: E402
+from tests.frontends.torch.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -10,17 +10,17 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from peakfold.analysis.footprint import problem_of  # noqa: E402
+from peakfold.analysis.cuda.footprint import problem_of  # noqa: E402
 from peakfold.errors import ModelError, UsageError  # noqa: E402
-from peakfold.frontends.torch_forward import fake_forward, real_forward  # noqa: E402
-from peakfold.frontends.torch_module import Example  # noqa: E402
+from peakfold.frontends.torch.module import Example  # noqa: E402
+from peakfold.frontends.torch.training.forward import fake_forward, real_forward  # noqa: E402
 from peakfold.ir.recorded import recorded_graph  # noqa: E402
 from peakfold.packing import peak_load  # noqa: E402
 from peakfold.planning import PlanOptions, make_plan  # noqa: E402
 from peakfold.runtimes.torch import fit  # noqa: E402
 from peakfold.runtimes.torch.measure import measure_forward, run_forward, run_steps  # noqa: E402
 from tests.frontends.stated import StepOptions, fake_steps, real_steps  # noqa: E402
-from tests.frontends.training_models import MODELS  # noqa: E402
+from tests.frontends.torch.training_models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

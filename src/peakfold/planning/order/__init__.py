@@ -1,8 +1,8 @@
 """Orders of ops: the search for the lowest peak, and the proof that none is lower."""
 
 from peakfold.planning.order.copies import choose_copies, sharing_of
-from peakfold.planning.order.relax import bound_without_copies
 from peakfold.planning.order.search import OrderResult, Progress, best_order
+from peakfold.planning.order.zero_copy_bound import bound_without_copies
 
 __all__ = [
     "OrderResult",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.budget import Effort
+from peakfold.planning.order.forced_moves import Moves, State, run_all, settle
 from peakfold.planning.order.fragment import Fragment, bits
-from peakfold.planning.order.moves import Moves, State, run_all, settle
 
 WIDTHS = (16, 64, 256, 1024)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peakfold.planning.order.fragment import Fragment, bits
-from peakfold.planning.order.model import Model
+from peakfold.planning.order.strip_model import Model
 
 # Ancestors and descendants of more ops than this are not worth their memory.
 _MANY = 10_000
@@ -105,9 +105,9 @@ def spot_bound(model: Model, op: int) -> int:
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.order.strip_model import build_model
         >>> from peakfold.planning.planner import study_graph
-        >>> from peakfold.planning.sharing import Aliasing
+        >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[9] = opaque(a)\\nc: int8[9] = opaque(b)\\nd: int8[1] = opaque(a, c)"
         ...     "\\noutput d")

@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from peakfold.planning.decisions import Timeline
-from peakfold.planning.sharing import Aliasing
-from peakfold.planning.study import Study
+from peakfold.planning.aliasing.records import Aliasing
+from peakfold.planning.context import Study
+from peakfold.planning.timeline import Timeline
 
 Family = Literal["arena", "objects"]
 # Peaks that are worked on, and copies tried at each.

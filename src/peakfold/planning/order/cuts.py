@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peakfold.planning.order.model import Model
+from peakfold.planning.order.strip_model import Model
 
 # With more ops ready than this, a cut is not looked for: such cuts are rare and cost time.
 _READY = 8
@@ -26,9 +26,9 @@ def forced_cuts(model: Model) -> tuple[int, ...]:
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.order.model import build_model
+        >>> from peakfold.planning.order.strip_model import build_model
         >>> from peakfold.planning.planner import study_graph
-        >>> from peakfold.planning.sharing import Aliasing
+        >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[4] = tile(a)\\nc: int8[4] = tile(a)\\nd: int8[4] = add(b, c)\\noutput d")
         >>> forced_cuts(build_model(study_graph(g, PlanOptions()), Aliasing()))

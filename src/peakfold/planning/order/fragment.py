@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from peakfold.planning.order.model import Model
+from peakfold.planning.order.strip_model import Model
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.budget import Effort
+from peakfold.planning.order.forced_moves import Moves, State, run_all, settle
 from peakfold.planning.order.fragment import Fragment, bits
-from peakfold.planning.order.moves import Moves, State, run_all, settle
 
 # States held at most, some hundred bytes each.
 _STATES = 600_000

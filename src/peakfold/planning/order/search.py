@@ -8,20 +8,20 @@ from functools import partial
 from itertools import pairwise
 
 from peakfold.analysis import op_bound
+from peakfold.planning.aliasing.records import Aliasing
+from peakfold.planning.context import Study
 from peakfold.planning.order.beam import WIDTHS, search_beam
 from peakfold.planning.order.bounds import fragment_bound, neighbour_bound, spot_bound
+from peakfold.planning.order.budget import Effort
 from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.cuts import forced_cuts
-from peakfold.planning.order.effort import Effort
 from peakfold.planning.order.fragment import Fragment
 from peakfold.planning.order.ideals import search_ideals
-from peakfold.planning.order.ledger import step_costs
-from peakfold.planning.order.line import Line
-from peakfold.planning.order.lists import start_orders
-from peakfold.planning.order.model import Model, build_model
+from peakfold.planning.order.list_schedules import start_orders
+from peakfold.planning.order.live_bytes import step_costs
+from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.strip_model import Model, build_model
 from peakfold.planning.order.windows import improve_windows
-from peakfold.planning.sharing import Aliasing
-from peakfold.planning.study import Study
 
 Progress = Callable[[int, int], None]
 """Called with the peak and the bound, in bytes, whenever one of them moves."""

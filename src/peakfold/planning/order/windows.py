@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from peakfold.planning.order.beam import search_beam
-from peakfold.planning.order.effort import Effort
+from peakfold.planning.order.budget import Effort
 from peakfold.planning.order.ideals import search_ideals
-from peakfold.planning.order.line import Line
+from peakfold.planning.order.order_state import Line
 
 # Widths of windows in ops, and the steps the exact search of one may take.
 _WIDTHS = (12, 24, 48, 96, 192)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.graph.index import is_opaque
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Op
-from peakfold.planning.places import Location
+from peakfold.judges.placement import Location
 from peakfold.planning.plan import Plan, PlannedAlias, PlannedBuffer
-from peakfold.runtimes.kernels import Args
 from peakfold.runtimes.reference.inplace import first_half, overwrite
+from peakfold.runtimes.reference.kernels import Args
 from peakfold.runtimes.reference.memory import POISON, Memory, digest
 from peakfold.runtimes.reference.ordinary import read_only
 from peakfold.runtimes.reference.program import Program, Value, slots

@@ -16,11 +16,11 @@ import numpy as np
 
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Op
-from peakfold.planning.places import Location
+from peakfold.judges.placement import Location
 from peakfold.planning.plan import ExternalBuffer, Plan
-from peakfold.runtimes.kernels import Args
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.control import run_control
+from peakfold.runtimes.reference.kernels import Args
 from peakfold.runtimes.reference.memory import POISON, Bytes, Memory, aligned_bytes
 from peakfold.runtimes.reference.program import Program, Value, formals
 from peakfold.units import round_up

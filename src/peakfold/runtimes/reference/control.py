@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from peakfold.errors import ModelError
 from peakfold.ir import Op
-from peakfold.runtimes.kernels import Args
+from peakfold.runtimes.reference.kernels import Args
 
 Body = Callable[[int, Sequence[Any], int], list[Any]]
 """Runs region r on values of its formal inputs, in trip t; gives the body's outputs."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.graph.index import is_opaque
 from peakfold.errors import ModelError
 from peakfold.ir import Graph, Tensor
 from peakfold.ops.spec import concrete

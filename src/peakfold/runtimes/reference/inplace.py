@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakfold.planning.places import Location
-from peakfold.runtimes.kernels import Args, Array, Kernel
+from peakfold.judges.placement import Location
+from peakfold.runtimes.reference.kernels import Args, Array, Kernel
 
 Mask = NDArray[np.bool_]
 

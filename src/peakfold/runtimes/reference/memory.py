@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from peakfold.errors import InvalidPlan
 from peakfold.ir import Graph
-from peakfold.planning.places import ARENA, Location, Places
+from peakfold.judges.placement import ARENA, Location, Places
 from peakfold.planning.plan import Plan
 
 Bytes = NDArray[np.uint8]

@@ -17,18 +17,18 @@ from onnx.helper import get_attribute_value
 
 from peakfold.boundary import first_line
 from peakfold.errors import ModelError
-from peakfold.frontends.bindings import Bindings
-from peakfold.frontends.onnx_file import OnnxFile, read_onnx
-from peakfold.frontends.onnx_graph import walk
-from peakfold.frontends.onnx_scope import Scope
-from peakfold.frontends.onnx_types import tensor_type
+from peakfold.frontends.onnx.file import OnnxFile, read_onnx
+from peakfold.frontends.onnx.graph import walk
+from peakfold.frontends.onnx.scope import Scope
+from peakfold.frontends.onnx.types import tensor_type
 from peakfold.ir import Graph, Op
+from peakfold.ir.bindings import Bindings
 from peakfold.ops import lookup
 from peakfold.ops.spec import concrete
-from peakfold.runtimes.elementwise import elementwise
-from peakfold.runtimes.kernels import Kernel, plain_kernel
 from peakfold.runtimes.reference import control
+from peakfold.runtimes.reference.elementwise import elementwise
 from peakfold.runtimes.reference.feeds import input_values
+from peakfold.runtimes.reference.kernels import Kernel, plain_kernel
 from peakfold.runtimes.reference.program import CannotRun, Program, Value, slots
 from peakfold.runtimes.reference.reference_op import reference_kernel
 

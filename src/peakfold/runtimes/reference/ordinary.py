@@ -10,8 +10,8 @@ import numpy as np
 from peakfold.boundary import first_line
 from peakfold.errors import PeakfoldError
 from peakfold.ir import Op
-from peakfold.runtimes.kernels import Args
 from peakfold.runtimes.reference.control import run_control
+from peakfold.runtimes.reference.kernels import Args
 from peakfold.runtimes.reference.memory import aligned_bytes, digest
 from peakfold.runtimes.reference.program import CannotRun, Program, Value, formals, slots
 

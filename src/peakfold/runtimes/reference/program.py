@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.graph.index import is_opaque
 from peakfold.errors import ModelError
 from peakfold.ir import Graph, Op, Tensor
 from peakfold.ops.spec import concrete
-from peakfold.runtimes.kernels import Kernel
+from peakfold.runtimes.reference.kernels import Kernel
 
 Bytes = NDArray[np.uint8]
 Value = Any

@@ -8,7 +8,7 @@ import onnx
 from onnx import ModelProto, NodeProto
 
 from peakfold.ir import Op
-from peakfold.runtimes.kernels import Args, Kernel
+from peakfold.runtimes.reference.kernels import Args, Kernel
 from peakfold.runtimes.reference.program import CannotRun, slots
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.graph.index import is_opaque
 from peakfold.errors import InvalidPlan, ModelError
-from peakfold.frontends.bindings import Bindings
 from peakfold.ir import Graph
+from peakfold.ir.bindings import Bindings
+from peakfold.judges.plan import Check, work_graph
 from peakfold.planning.plan import Plan
-from peakfold.planning.verify import Check, work_graph
 from peakfold.runtimes.reference.arena import ArenaRun
 from peakfold.runtimes.reference.feeds import random_weights
 from peakfold.runtimes.reference.lanes import Lanes, planned_lanes, run_lanes

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from peakfold.analysis.facts import Facts, op_facts
-from peakfold.analysis.index import is_opaque
+from peakfold.analysis.graph.alias_facts import Facts, op_facts
+from peakfold.analysis.graph.index import is_opaque
 from peakfold.ir import Graph, Op, Tensor
-from peakfold.runtimes.kernels import Args, Array, Kernel
+from peakfold.runtimes.reference.kernels import Args, Array, Kernel
 from peakfold.runtimes.reference.program import Program, Value, slots
 from peakfold.target import load_target
 

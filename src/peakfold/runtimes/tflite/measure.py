@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peakfold.errors import RunFailed
+from peakfold.runtimes.tflite.apply_plan import Applied
 from peakfold.runtimes.tflite.arena import Arena, predict_arena
-from peakfold.runtimes.tflite.embedded import judge_file
+from peakfold.runtimes.tflite.file_judge import judge_file
+from peakfold.runtimes.tflite.instrument import watched
 from peakfold.runtimes.tflite.interpreter import (
     Job,
     Outcome,
@@ -17,7 +19,6 @@ from peakfold.runtimes.tflite.interpreter import (
     smallest_arena,
     varied,
 )
-from peakfold.runtimes.tflite.planned import Applied
 from peakfold.runtimes.tflite.rewrite import Edit, rewrite
 from peakfold.runtimes.tflite.schema import (
     Model,
@@ -31,7 +32,6 @@ from peakfold.runtimes.tflite.schema import (
     type_names,
 )
 from peakfold.runtimes.tflite.scratch import known_scratch
-from peakfold.runtimes.tflite.watch import watched
 from peakfold.units import round_up
 
 _SLACK = 1 << 20

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakfold.errors import ModelError, RunFailed
-from peakfold.runtimes.tflite.bands import Growth, grow
-from peakfold.runtimes.tflite.one_op import evaluate
+from peakfold.runtimes.tflite.patches import Growth, grow
 from peakfold.runtimes.tflite.schema import (
     OFFLINE,
     Model,
@@ -28,6 +27,7 @@ from peakfold.runtimes.tflite.schema import (
     parse_model,
     type_names,
 )
+from peakfold.runtimes.tflite.single_op import evaluate
 
 Where = tuple[int, int]
 """(subgraph, index) of a tensor or operator."""

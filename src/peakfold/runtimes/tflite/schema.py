@@ -14,8 +14,8 @@ import numpy as np
 
 from peakfold.boundary import read_file
 from peakfold.errors import ModelError
-from peakfold.frontends.tflite_file import parse_tflite
-from peakfold.frontends.tflite_schema import names_of, schema
+from peakfold.frontends.tflite.file import parse_tflite
+from peakfold.frontends.tflite.schema import names_of, schema
 
 Model = Any
 """`ModelT` of the generated classes."""

@@ -9,9 +9,8 @@ from typing import Any
 
 from peakfold.boundary import foreign
 from peakfold.errors import ModelError, RunFailed
-from peakfold.frontends.tflite_options import snake
+from peakfold.frontends.tflite.options import snake
 from peakfold.runtimes.tflite.interpreter import Job, Outcome, run_all
-from peakfold.runtimes.tflite.one_op import own_bytes, scratch_alone, single
 from peakfold.runtimes.tflite.schema import (
     Model,
     Signature,
@@ -23,6 +22,7 @@ from peakfold.runtimes.tflite.schema import (
     tensor_width,
     type_names,
 )
+from peakfold.runtimes.tflite.single_op import own_bytes, scratch_alone, single
 from peakfold.target.formula import Operand, Values
 from peakfold.target.scratch import load_scratch
 

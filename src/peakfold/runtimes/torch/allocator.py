@@ -17,8 +17,8 @@ import torch
 from torch._C._profiler import RecordScope, _EventType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from peakfold.frontends.torch_scope import ScopeTracker
-from peakfold.frontends.torch_sparse import parts
+from peakfold.frontends.torch.scope import ScopeTracker
+from peakfold.frontends.torch.sparse import parts
 from peakfold.ir.recording import Recording
 from peakfold.ir.run import Run
 

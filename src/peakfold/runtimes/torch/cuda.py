@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import torch
 
-from peakfold.analysis.footprint import Bytes, phase_footprints
+from peakfold.analysis.cuda.footprint import Bytes, phase_footprints
 from peakfold.errors import BackendMissing, UsageError
-from peakfold.frontends.torch_fake import real_copy, real_tree, undisturbed
-from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_phases import Nobody, moved, one_step
-from peakfold.frontends.torch_step import fake_steps, real_steps
-from peakfold.frontends.torch_target import targeted, with_target
+from peakfold.frontends.torch.fake import real_copy, real_tree, undisturbed
+from peakfold.frontends.torch.training.loss_targets import targeted, with_target
+from peakfold.frontends.torch.training.options import StepOptions
+from peakfold.frontends.torch.training.phases import Nobody, moved, one_step
+from peakfold.frontends.torch.training.step import fake_steps, real_steps
 from peakfold.ir.run import Run
 from peakfold.runtimes.torch.fit import on_device
 from peakfold.runtimes.torch.measure import StepMeasurement, TrainingMeasurement, both_peaks

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from peakfold.analysis.cuda_allocator import Footprint
-from peakfold.analysis.footprint import cuda_footprint, with_libraries
+from peakfold.analysis.cuda.caching_allocator import Footprint
+from peakfold.analysis.cuda.footprint import cuda_footprint, with_libraries
 from peakfold.errors import ModelError, UsageError
-from peakfold.frontends.torch_forward import fake_forward
-from peakfold.frontends.torch_module import Example, input_names
-from peakfold.frontends.torch_objects import tensors_of
-from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_step import fake_steps
+from peakfold.frontends.torch.module import Example, input_names
+from peakfold.frontends.torch.objects import tensors_of
+from peakfold.frontends.torch.training.forward import fake_forward
+from peakfold.frontends.torch.training.options import StepOptions
+from peakfold.frontends.torch.training.step import fake_steps
 from peakfold.ir.run import Run, Steps
 from peakfold.runtimes.torch.measure import run_forward, run_steps
 

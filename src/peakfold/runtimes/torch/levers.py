@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from peakfold.analysis.extra import Spent, spent
+from peakfold.analysis.cost.cost_delta import Spent, spent
 from peakfold.device import Device
-from peakfold.frontends.torch_module import Example
-from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_step_graph import StepGraph, step_graph
+from peakfold.frontends.torch.module import Example
+from peakfold.frontends.torch.training.options import StepOptions
+from peakfold.frontends.torch.training.step_graph import StepGraph, step_graph
 
 _MOST_PARTS = 64
 

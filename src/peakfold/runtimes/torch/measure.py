@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from peakfold.analysis.footprint import Bytes
+from peakfold.analysis.cuda.footprint import Bytes
 from peakfold.errors import UsageError
-from peakfold.frontends.torch_forward import fake_forward, real_forward
-from peakfold.frontends.torch_options import StepOptions
-from peakfold.frontends.torch_step import fake_steps, real_steps
+from peakfold.frontends.torch.training.forward import fake_forward, real_forward
+from peakfold.frontends.torch.training.options import StepOptions
+from peakfold.frontends.torch.training.step import fake_steps, real_steps
 from peakfold.ir.run import Run, Steps
 from peakfold.runtimes.torch.allocator import AllocationTracker
 from peakfold.runtimes.torch.scratch import CpuScratch

@@ -14,10 +14,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from peakfold.frontends.torch_casts import INDEXED, chosen, positions
-from peakfold.frontends.torch_known import plainly
-from peakfold.frontends.torch_modes import tensors_in
-from peakfold.frontends.torch_rnn import again, real_backward, real_forward
+from peakfold.frontends.torch.dispatch_modes import tensors_in
+from peakfold.frontends.torch.training.operand_casts import INDEXED, chosen, positions
+from peakfold.frontends.torch.training.rnn import again, real_backward, real_forward
+from peakfold.frontends.torch.unwatched.known_values import plainly
 from peakfold.runtimes.torch.allocator import allocations, peak_of
 
 _LAYERS = frozenset({"lstm_layer", "lstm_layer_backward"})

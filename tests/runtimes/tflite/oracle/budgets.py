@@ -6,12 +6,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from peakfold.app.runtime import runtime_of
 from peakfold.frontends import load
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.fit import fit
-from peakfold.planning.total import Budgets
-from peakfold.reports.runtime import runtime_of
-from peakfold.runtimes.tflite.planned import apply_plan
+from peakfold.planning.fit.levers import fit
+from peakfold.planning.fit.total import Budgets
+from peakfold.runtimes.tflite.apply_plan import apply_plan
 from tests.runtimes.tflite.oracle.calls import asked, expected, peak, traced
 
 AROUND = (-32, -16, 0, 16, 64)

@@ -1,0 +1,1 @@
+"""PyTorch's CUDA allocator, replayed."""

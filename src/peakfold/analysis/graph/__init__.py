@@ -1,0 +1,1 @@
+"""Facts of a graph: index, schedule, aliases, what may run together, bounds for any order."""

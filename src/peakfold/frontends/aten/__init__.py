@@ -1,0 +1,1 @@
+"""Calls of ATen operators to graphs, whoever read or captured them."""

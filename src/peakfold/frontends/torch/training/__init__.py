@@ -1,0 +1,1 @@
+"""The memory of a PyTorch training step, followed storage by storage."""

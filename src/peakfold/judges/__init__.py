@@ -1,0 +1,1 @@
+"""Plan against graph, by code that shares nothing with the planner."""

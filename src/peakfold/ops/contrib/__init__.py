@@ -1,0 +1,1 @@
+"""Rows of com.microsoft operators."""

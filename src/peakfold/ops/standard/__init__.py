@@ -1,0 +1,1 @@
+"""Rows of ONNX's standard operators; other formats share most of them."""

@@ -1,0 +1,1 @@
+"""Rows of TensorFlow Lite's operators, and their names."""

@@ -1,0 +1,1 @@
+"""Packing with a proof: the exact search."""

@@ -1,0 +1,1 @@
+"""Packing by rules: fast, without a proof."""

@@ -1,0 +1,1 @@
+"""Packing of thousands of buffers."""

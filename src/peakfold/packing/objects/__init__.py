@@ -1,0 +1,1 @@
+"""Shared objects: whole buffers handed from tenant to tenant."""

@@ -1,0 +1,1 @@
+"""Questions about a packing: capacity, why not, banks, replanning, made instances."""

@@ -1,0 +1,1 @@
+"""Which tensors share storage, and the live ranges that come of it."""

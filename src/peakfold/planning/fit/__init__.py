@@ -1,0 +1,1 @@
+"""What makes a model fit a budget."""
