@@ -81,8 +81,9 @@ def timm_cases() -> Iterator[Case]:
     """Every row of the recount."""
     with (DATA / "timm" / "recount.csv").open() as file:
         for row in csv.DictReader(file):
-            yield Case("timm", row["model"], int(row["img_size"]), 0, int(row["macs"]),
-                       int(row["params"]))  # fmt: skip
+            yield Case(
+                "timm", row["model"], int(row["img_size"]), 0, int(row["macs"]), int(row["params"])
+            )
 
 
 def build(case: Case):
@@ -148,9 +149,16 @@ def count(case: Case, route: str) -> Result:
         total += macs or 0
     params = sum(t.elements or 0 for t in graph.tensors if t.role.value == "parameter")
     return Result(
-        case.key, case.macs, case.params, total, params, len(graph.ops),
-        " ".join(sorted(unknown)), round(time.process_time() - start, 2), route,
-    )  # fmt: skip
+        case.key,
+        case.macs,
+        case.params,
+        total,
+        params,
+        len(graph.ops),
+        " ".join(sorted(unknown)),
+        round(time.process_time() - start, 2),
+        route,
+    )
 
 
 def run(cases: list[Case], out: Path, route: str) -> None:
@@ -202,14 +210,17 @@ def family(key: str) -> str:
 
 def write_table(out: Path) -> None:
     """The committed page and its CSV from the results so far."""
-    results = sorted((json.loads(line) for line in out.read_text().splitlines()),
-                     key=lambda r: r["key"])  # fmt: skip
+    results = sorted(
+        (json.loads(line) for line in out.read_text().splitlines()), key=lambda r: r["key"]
+    )
     lines = ["model,size,route,ops,macs,params,exact"]
     for r in results:
         source, model, size = r["key"].split("/")
         exact = r["macs"] == r["want_macs"] and r["params"] == r["want_params"]
-        lines.append(f"{source}/{model},{size},{r['route']},{r['ops']},{r['macs']},{r['params']},"
-                     f"{'yes' if exact else 'no'}")  # fmt: skip
+        lines.append(
+            f"{source}/{model},{size},{r['route']},{r['ops']},{r['macs']},{r['params']},"
+            f"{'yes' if exact else 'no'}"
+        )
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text("\n".join(lines) + "\n")
     PAGE.write_text("\n".join(page(results)) + "\n")
@@ -235,8 +246,7 @@ def page(results: list[dict]) -> Iterator[str]:
         families = len({family(r["key"]) for r in rows})
         yield f"| {source} | {route} | {len(rows)} | {families} | {macs} | {params} | {seconds} |"
     yield ""
-    off = [r for r in results
-           if (r["macs"], r["params"]) != (r["want_macs"], r["want_params"])]  # fmt: skip
+    off = [r for r in results if (r["macs"], r["params"]) != (r["want_macs"], r["want_params"])]
     if not off:
         yield "No model deviates."
         return
@@ -244,8 +254,10 @@ def page(results: list[dict]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for r in off:
         why = EXPLAINED.get(r["key"], r["error"] or "not explained")
-        yield (f"| {r['key']} | {r['macs']} ({r['want_macs']}) | {r['params']} "
-               f"({r['want_params']}) | {why} |")  # fmt: skip
+        yield (
+            f"| {r['key']} | {r['macs']} ({r['want_macs']}) | {r['params']} "
+            f"({r['want_params']}) | {why} |"
+        )
 
 
 def main() -> None:

@@ -64,17 +64,25 @@ class Net:
         return name
 
     def conv(self, x: str, inputs: int, outputs: int, k: int, stride: int = 1) -> str:
-        return self.op("Conv", x, self.weight(outputs, inputs, k, k), self.weight(outputs),
-                       kernel_shape=[k, k], strides=[stride] * 2, pads=[k // 2] * 4)  # fmt: skip
+        return self.op(
+            "Conv",
+            x,
+            self.weight(outputs, inputs, k, k),
+            self.weight(outputs),
+            kernel_shape=[k, k],
+            strides=[stride] * 2,
+            pads=[k // 2] * 4,
+        )
 
     def save(self, path: Path, shape: Sequence[int], output: str) -> None:
         graph = helper.make_graph(
-            self.nodes, path.stem, [helper.make_tensor_value_info("x", 1, shape)],
-            [helper.make_tensor_value_info(output, 1, None)], self.stored,
-        )  # fmt: skip
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-        )  # fmt: skip
+            self.nodes,
+            path.stem,
+            [helper.make_tensor_value_info("x", 1, shape)],
+            [helper.make_tensor_value_info(output, 1, None)],
+            self.stored,
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.save(model, path, save_as_external_data=True, location=f"{path.stem}.bin")
 
 
@@ -131,20 +139,28 @@ def main() -> None:
                 "import and infer shapes": [sys.executable, "-c", SHAPES, str(path)],
                 "peakfold inspect": [sys.executable, "-m", "peakfold", "inspect", str(path)],
                 "peakfold inspect --json": [
-                    sys.executable, "-m", "peakfold", "inspect", str(path), "--json",
+                    sys.executable,
+                    "-m",
+                    "peakfold",
+                    "inspect",
+                    str(path),
+                    "--json",
                 ],
-            }  # fmt: skip
+            }
             if given.peers:
-                tools |= {tool: [given.peers, "-c", code, str(path)]
-                          for tool, code in PEERS.items()}  # fmt: skip
+                tools |= {
+                    tool: [given.peers, "-c", code, str(path)] for tool, code in PEERS.items()
+                }
             rows += measure(name, tools, given.rounds)
     if given.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return
     print(f"{'model':12}{'tool':26}{'wall s':>8}{'cpu s':>8}{'wall':>8}{'cpu':>8}")
     for row in rows:
-        print(f"{row.model:12}{row.tool:26}{row.wall_s:8.2f}{row.cpu_s:8.2f}"
-              f"{row.wall_ratio:7.2f}x{row.cpu_ratio:7.2f}x")  # fmt: skip
+        print(
+            f"{row.model:12}{row.tool:26}{row.wall_s:8.2f}{row.cpu_s:8.2f}"
+            f"{row.wall_ratio:7.2f}x{row.cpu_ratio:7.2f}x"
+        )
 
 
 def measure(model: str, tools: dict[str, list[str]], rounds: int) -> list[Row]:

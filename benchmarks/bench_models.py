@@ -61,12 +61,21 @@ def measure(path: Path) -> Row:
     checks = [check for plan in plans for check in verify_plan(loaded.graph, plan)]
     s, b = result.summary, best.summary
     return Row(
-        path.stem, len(result.study.graph.ops), s.naive_bytes, s.both_bytes, s.arena_bytes,
-        b.arena_bytes, b.lower_bound_bytes, b.any_order_bound_bytes, round(max(s.gap, b.gap), 4),
-        s.optimal and b.optimal, b.order_optimal,
-        all(check.ok for check in checks), sum(result.plan.unsupported.values()),
+        path.stem,
+        len(result.study.graph.ops),
+        s.naive_bytes,
+        s.both_bytes,
+        s.arena_bytes,
+        b.arena_bytes,
+        b.lower_bound_bytes,
+        b.any_order_bound_bytes,
+        round(max(s.gap, b.gap), 4),
+        s.optimal and b.optimal,
+        b.order_optimal,
+        all(check.ok for check in checks),
+        sum(result.plan.unsupported.values()),
         round(seconds, 2),
-    )  # fmt: skip
+    )
 
 
 def main(arguments: list[str]) -> None:

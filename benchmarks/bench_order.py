@@ -50,9 +50,18 @@ def measure(name: str, study: Study, limit: float) -> Row:
     seconds = perf_counter() - start
     drop = 1 - found.peak / found.file_peak if found.file_peak else 0.0
     return Row(
-        name, len(study.graph.ops), found.file_peak, found.peak, found.bound, f"{drop:.1%}",
-        found.optimal, found.method, found.nodes, found.late, round(seconds, 2),
-    )  # fmt: skip
+        name,
+        len(study.graph.ops),
+        found.file_peak,
+        found.peak,
+        found.bound,
+        f"{drop:.1%}",
+        found.optimal,
+        found.method,
+        found.nodes,
+        found.late,
+        round(seconds, 2),
+    )
 
 
 def chain(ops: int) -> Graph:

@@ -117,9 +117,14 @@ def _child(
 
 
 def run_one(
-    name: str, label: str, tool: Tool, problem: Problem, capacity: int | None,
-    limit: float, cpu_limit: bool,
-) -> Row:  # fmt: skip
+    name: str,
+    label: str,
+    tool: Tool,
+    problem: Problem,
+    capacity: int | None,
+    limit: float,
+    cpu_limit: bool,
+) -> Row:
     speed = probe()
     seconds, cpu, offsets, kib, error = in_child(tool, problem, capacity, limit, cpu_limit)
     if error:
@@ -130,11 +135,19 @@ def run_one(
     valid = offsets is not None and not violations(problem, offsets)
     over = None if height is None else round(height / max(bound, 1), 6)
     return Row(
-        instance=name, tool=label, buffers=problem.buffers, seconds=round(seconds, 4),
-        cpu_s=round(cpu, 4), height=height, over_bound=over,
-        solved=valid and height is not None and height <= goal, optimal=height == bound,
-        valid=valid, peak_mb=kib // 1024, probe_s=speed,
-    )  # fmt: skip
+        instance=name,
+        tool=label,
+        buffers=problem.buffers,
+        seconds=round(seconds, 4),
+        cpu_s=round(cpu, 4),
+        height=height,
+        over_bound=over,
+        solved=valid and height is not None and height <= goal,
+        optimal=height == bound,
+        valid=valid,
+        peak_mb=kib // 1024,
+        probe_s=speed,
+    )
 
 
 Instance = tuple[str, Problem, int | None]
@@ -177,9 +190,12 @@ def ablations() -> dict[str, Tool]:
                 return None
             stop = time.process_time() + limit
             found = decide(
-                model, capacity, nodes=1 << 60, portfolio=jobs,
+                model,
+                capacity,
+                nodes=1 << 60,
+                portfolio=jobs,
                 expired=lambda: time.process_time() > stop,
-            )  # fmt: skip
+            )
             return model.offsets(problem, found.low) if found.fits else None
 
         return run
@@ -231,10 +247,13 @@ def main() -> None:
             row = run_one(name, label, tool, problem, capacity, options.limit, options.cpu)
             rows.append(row)
             wrong = "" if row.valid else " INVALID" if row.height is not None else " nothing"
-            print(f"{name:16} {label:25} {row.seconds:9.3f} s  "
-                  f"{row.cpu_s:9.3f} CPU s  {row.over_bound}  "
-                  f"{'solved' if row.solved else 'open'}{wrong}  {row.peak_mb} MB  "
-                  f"probe {row.probe_s:.3f}", flush=True)  # fmt: skip
+            print(
+                f"{name:16} {label:25} {row.seconds:9.3f} s  "
+                f"{row.cpu_s:9.3f} CPU s  {row.over_bound}  "
+                f"{'solved' if row.solved else 'open'}{wrong}  {row.peak_mb} MB  "
+                f"probe {row.probe_s:.3f}",
+                flush=True,
+            )
     for tool in tools:
         mine = [row for row in rows if row.tool == tool]
         if not mine:

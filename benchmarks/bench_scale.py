@@ -123,8 +123,10 @@ def split(n: int) -> str:
     """n parts of one tensor, each read once."""
     parts = ", ".join(f"c{i}: float32[1,64]" for i in range(n))
     made = "".join(f"d{i}: float32[1,64] = relu(c{i})\n" for i in range(n))
-    return (f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n"
-            f"{parts} = split(q, axis=0)\n{made}output " + _names("d", n))  # fmt: skip
+    return (
+        f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n"
+        f"{parts} = split(q, axis=0)\n{made}output " + _names("d", n)
+    )
 
 
 def lives(n: int) -> str:
@@ -152,8 +154,12 @@ def _rows(graph: str) -> str:
 def families(buffers: int) -> None:
     """CPU seconds of every verb on every family."""
     verbs = {
-        "pack": ["--minimize"], "plan": [], "lanes": [], "modes": [], "fit": ["--budget", "256KiB"],
-    }  # fmt: skip
+        "pack": ["--minimize"],
+        "plan": [],
+        "lanes": [],
+        "modes": [],
+        "fit": ["--budget", "256KiB"],
+    }
     with tempfile.TemporaryDirectory() as folder:
         for make in (fan, concat, split, lives):
             text = "peakfold-graph 1\n" + make(buffers)

@@ -56,19 +56,30 @@ def rows(limit: float) -> Iterator[Row]:
         best, longer = planned(loaded, "best", halves, limit)
         own = own_head(path, loaded, halves)
         yield Row(
-            path.stem, len(loaded.graph.ops), own,
-            file.arena_bytes, f"{file.gap:.3%}", file.optimal, spent,
-            best.arena_bytes, f"{best.gap:.3%}", best.optimal,
-            best.any_order_bound_bytes, best.order_optimal, longer,
+            path.stem,
+            len(loaded.graph.ops),
+            own,
+            file.arena_bytes,
+            f"{file.gap:.3%}",
+            file.optimal,
+            spent,
+            best.arena_bytes,
+            f"{best.gap:.3%}",
+            best.optimal,
+            best.any_order_bound_bytes,
+            best.order_optimal,
+            longer,
             "" if own is None else f"{1 - best.arena_bytes / own:.1%}",
-        )  # fmt: skip
+        )
 
 
 def planned(loaded: Loaded, order: str, halves: bool, limit: float) -> tuple[Summary, float]:
     options = PlanOptions(
-        target="tflm", order="best" if order == "best" else "file", fold_weights=halves,
+        target="tflm",
+        order="best" if order == "best" else "file",
+        fold_weights=halves,
         time_limit=limit,
-    )  # fmt: skip
+    )
     start = process_time()
     summary = make_plan(loaded.graph, options).summary
     return summary, round(process_time() - start, 2)

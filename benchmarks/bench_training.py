@@ -47,8 +47,12 @@ def bert(
     """BERT of today; with ``again`` its layers are checkpointed."""
     from transformers import BertConfig, BertForMaskedLM
 
-    config = BertConfig(num_hidden_layers=layers, attn_implementation=attention,
-                        hidden_dropout_prob=drop, attention_probs_dropout_prob=drop)  # fmt: skip
+    config = BertConfig(
+        num_hidden_layers=layers,
+        attn_implementation=attention,
+        hidden_dropout_prob=drop,
+        attention_probs_dropout_prob=drop,
+    )
     with torch.device("meta"):
         model = BertForMaskedLM(config).train()
         ids = torch.zeros(batch, length, dtype=torch.long)
@@ -74,9 +78,18 @@ def resnet(batch: int = 32):
 class OldBert(nn.Module):
     """BERT pre-training as written in 2018: LayerNorm and GELU out of elementary operators."""
 
-    def __init__(self, layers: int = 12, wide: int = 768, heads: int = 12, words: int = 30522,
-                 length: int = 512, form: str = "erf", fused: bool = False, drop: float = 0.1,
-                 again: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        layers: int = 12,
+        wide: int = 768,
+        heads: int = 12,
+        words: int = 30522,
+        length: int = 512,
+        form: str = "erf",
+        fused: bool = False,
+        drop: float = 0.1,
+        again: bool = False,
+    ) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, wide), nn.Embedding(length, wide)
         self.kinds = nn.Embedding(2, wide)
@@ -156,9 +169,13 @@ class _OldLayer(nn.Module):
 
 
 def old_bert(
-    form: str, fused: bool, batch: int = 64, length: int = 512, drop: float = 0.1,
+    form: str,
+    fused: bool,
+    batch: int = 64,
+    length: int = 512,
+    drop: float = 0.1,
     again: bool = False,
-):  # fmt: skip
+):
     with torch.device("meta"):
         model = OldBert(form=form, fused=fused, drop=drop, again=again).train()
         ids = torch.zeros(batch, length, dtype=torch.long)
@@ -168,9 +185,12 @@ def old_bert(
 
 def timed(name: str) -> dict[str, object]:
     """Capture and plan in this process; CPU seconds and peak memory."""
-    make = {"resnet50-b32": resnet, "gpt-12l-b8-s512": gpt2,
-            "bert-base-b64-s128": lambda: bert(length=128),
-            "decoder-100l": lambda: gpt2(layers=100, batch=1)}[name]  # fmt: skip
+    make = {
+        "resnet50-b32": resnet,
+        "gpt-12l-b8-s512": gpt2,
+        "bert-base-b64-s128": lambda: bert(length=128),
+        "decoder-100l": lambda: gpt2(layers=100, batch=1),
+    }[name]
     module, args, kwargs = make()
     start = time.process_time()
     step = step_graph(module, args, kwargs, StepOptions(optimizer="adamw", loss="sum"))
@@ -180,10 +200,15 @@ def timed(name: str) -> dict[str, object]:
     plan_layout(study, layout)
     planned = time.process_time() - start - captured
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"name": name, "ops": len(step.graph.ops), "capture_cpu_s": round(captured, 2),
-            "plan_cpu_s": round(planned, 2), "process_bytes": peak,
-            "arena_bytes": layout.total,
-            "lower_bound_bytes": layout.bound}  # fmt: skip
+    return {
+        "name": name,
+        "ops": len(step.graph.ops),
+        "capture_cpu_s": round(captured, 2),
+        "plan_cpu_s": round(planned, 2),
+        "process_bytes": peak,
+        "arena_bytes": layout.total,
+        "lower_bound_bytes": layout.bound,
+    }
 
 
 CUDA = StepOptions(optimizer="adamw", form="fused", device="cuda")
@@ -197,9 +222,14 @@ def measured(name: str, made: tuple, options: StepOptions) -> dict[str, object]:
     run = fake_steps(module, args, kwargs, options).steady
     forward = sum(s.nbytes for s in run.storages if s.phase == "forward")
     print(f"{name:52} {run.peak / GB:6.1f} GB  no reuse {forward / 2**30:6.1f} GiB", flush=True)
-    return {"configuration": name, "peak_gb": round(run.peak / GB, 1),
-            "static_gb": round(run.static_bytes / GB, 2), "forward_sum_gb": round(forward / GB, 1),
-            "forward_sum_gib": round(forward / 2**30, 1), "at_peak": run.at_peak()}  # fmt: skip
+    return {
+        "configuration": name,
+        "peak_gb": round(run.peak / GB, 1),
+        "static_gb": round(run.static_bytes / GB, 2),
+        "forward_sum_gb": round(forward / GB, 1),
+        "forward_sum_gib": round(forward / 2**30, 1),
+        "at_peak": run.at_peak(),
+    }
 
 
 def table() -> list[dict[str, object]]:
@@ -213,7 +243,7 @@ def table() -> list[dict[str, object]]:
         ("today, attention of operators, CPU masks", bert(), replace(CUDA, device="cpu")),
         ("today, fused attention", bert(**TODAY), FUSED),
         ("today, fused attention, no dropout", bert(**TODAY, drop=0.0), FUSED),
-    ]  # fmt: skip
+    ]
     return [measured(*row) for row in rows]
 
 
@@ -241,9 +271,15 @@ def levers() -> list[dict[str, object]]:
             moves["fused norm and GELU"] = (old_bert("erf", True), CUDA)
         found = {lever: measured(f"{start} | {lever}", *move) for lever, move in moves.items()}
         base = float(found["as it is"]["peak_gb"])
-        rows += [{"start": start, "lever": lever, "peak_gb": row["peak_gb"],
-                  "saves_gb": round(base - float(row["peak_gb"]), 1)}
-                 for lever, row in found.items()]  # fmt: skip
+        rows += [
+            {
+                "start": start,
+                "lever": lever,
+                "peak_gb": row["peak_gb"],
+                "saves_gb": round(base - float(row["peak_gb"]), 1),
+            }
+            for lever, row in found.items()
+        ]
     return rows
 
 
@@ -257,8 +293,9 @@ def main() -> None:
         return
     rows = []
     for name in ("resnet50-b32", "gpt-12l-b8-s512", "bert-base-b64-s128", "decoder-100l"):
-        done = subprocess.run([sys.executable, __file__, "--only", name], check=True,
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, __file__, "--only", name], check=True, capture_output=True, text=True
+        )
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
     result = {"captures": rows, "bert": table(), "levers": levers()}

@@ -52,8 +52,9 @@ def missing() -> str:
     return ""
 
 
-def row(figure: str, case: str, predicted: int, measured: int, within: float = NEAR,
-        spare: int = 0) -> Row:  # fmt: skip
+def row(
+    figure: str, case: str, predicted: int, measured: int, within: float = NEAR, spare: int = 0
+) -> Row:
     """A row, and whether it holds within a fraction or so many bytes."""
     holds = abs(predicted - measured) <= max(within * measured, spare)
     return Row(figure, case, int(predicted), int(measured), bool(holds))
@@ -96,8 +97,12 @@ def attention(card: Any) -> Iterator[Row]:
     batch, heads, tokens, width = 2, 4, 1024, 64
     scores = batch * heads * tokens * tokens * 2
     for kind in (torch.float16, torch.bfloat16):
-        qkv = [torch.ones(batch, heads, tokens, width, dtype=kind, device=card.device,
-                          requires_grad=True) for _ in range(3)]  # fmt: skip
+        qkv = [
+            torch.ones(
+                batch, heads, tokens, width, dtype=kind, device=card.device, requires_grad=True
+            )
+            for _ in range(3)
+        ]
         before = card.now().allocated
         card.reset_peak()
         out = torch.nn.functional.scaled_dot_product_attention(*qkv, is_causal=True)
@@ -121,16 +126,18 @@ def libraries(card: Any) -> Iterator[Row]:
     card.synchronize()
     x.grad = None
     workspaces = kept.product_workspace_bytes * kept.product_threads
-    yield row("libraries", "product, forward and backward", workspaces,
-              card.now().allocated - before)  # fmt: skip
+    yield row(
+        "libraries", "product, forward and backward", workspaces, card.now().allocated - before
+    )
 
 
 def context(card: Any) -> Iterator[Row]:
     """What the device holds beside the allocator, once libraries are loaded."""
     from peakfold.target import load_eager
 
-    yield row("context", "after the checks", load_eager("cuda").context_bytes, card.outside(),
-              CONTEXT)  # fmt: skip
+    yield row(
+        "context", "after the checks", load_eager("cuda").context_bytes, card.outside(), CONTEXT
+    )
 
 
 def expandable(card: Any) -> Iterator[Row]:
@@ -138,9 +145,12 @@ def expandable(card: Any) -> Iterator[Row]:
     if card.device != "cuda":  # a stand-in has one kind of segments
         return
     done = subprocess.run(
-        [sys.executable, __file__, "--expandable"], capture_output=True, text=True, check=True,
+        [sys.executable, __file__, "--expandable"],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-    )  # fmt: skip
+    )
     for case, predicted, measured in json.loads(done.stdout.splitlines()[-1]):
         yield row("expandable reserved", case, predicted, measured, spare=2 << 20)
 
@@ -158,9 +168,13 @@ def expandable_here(card: Any) -> list[tuple[str, int, int]]:
 
 
 CHECKS: dict[str, Callable[[Any], Iterator[Row]]] = {
-    "steps against the replay": steps, "mask bytes": masks, "attention kernel": attention,
-    "library bytes": libraries, "expandable segments": expandable, "context": context,
-}  # fmt: skip
+    "steps against the replay": steps,
+    "mask bytes": masks,
+    "attention kernel": attention,
+    "library bytes": libraries,
+    "expandable segments": expandable,
+    "context": context,
+}
 
 
 def run(card: Any, name: str, torch_version: str, cuda_version: str) -> Card:
@@ -173,12 +187,17 @@ def run(card: Any, name: str, torch_version: str, cuda_version: str) -> Card:
         except Exception as error:  # a check of a card that behaves otherwise than any known
             print(f"{what}: did not run: {type(error).__name__}: {error}", flush=True)
         held = sum(r.holds for r in rows[count:])
-        print(f"{what}: {held} of {len(rows) - count} rows hold, "
-              f"{time.monotonic() - start:.1f} s", flush=True)  # fmt: skip
+        print(
+            f"{what}: {held} of {len(rows) - count} rows hold, {time.monotonic() - start:.1f} s",
+            flush=True,
+        )
     for one in rows:
         if not one.holds:
-            print(f"  off: {one.figure}, {one.case}: predicted {one.predicted}, "
-                  f"measured {one.measured}", flush=True)  # fmt: skip
+            print(
+                f"  off: {one.figure}, {one.case}: predicted {one.predicted}, "
+                f"measured {one.measured}",
+                flush=True,
+            )
     return Card(name, torch_version, cuda_version, tuple(rows))
 
 
@@ -206,8 +225,14 @@ def reduced(snapshot: dict[str, Any]) -> dict[str, Any]:
         return kept
 
     def segment(found: dict[str, Any]) -> dict[str, Any]:
-        keys = ("total_size", "allocated_size", "active_size", "stream", "segment_type",
-                "is_expandable")  # fmt: skip
+        keys = (
+            "total_size",
+            "allocated_size",
+            "active_size",
+            "stream",
+            "segment_type",
+            "is_expandable",
+        )
         blocks = [{k: b[k] for k in ("size", "state") if k in b} for b in found["blocks"]]
         kept = {key: found[key] for key in keys if key in found}
         return {**kept, "address": found["address"] - lowest, "blocks": blocks}
@@ -232,8 +257,11 @@ def snapshots() -> dict[str, dict[str, Any]]:
         run_on_device(module.train(), args, kwargs, cuda_truth.OPTIONS, CudaAllocator())
         taken = torch.cuda.memory._snapshot()
         torch.cuda.memory._record_memory_history(enabled=None)
-        found[name] = {"card": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       **reduced(taken)}  # fmt: skip
+        found[name] = {
+            "card": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            **reduced(taken),
+        }
     return found
 
 

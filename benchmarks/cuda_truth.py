@@ -38,10 +38,13 @@ def row_of(name: str, allocator: Allocator) -> dict[str, Any]:
     found = measure_on_device(module.train(), args, kwargs, OPTIONS, allocator)
     growing = fit.footprints(fit.on_device(found.predicted, OPTIONS), expandable=True)
     return {
-        "model": name, "first": asdict(found.first), "steady": asdict(found.steady),
+        "model": name,
+        "first": asdict(found.first),
+        "steady": asdict(found.steady),
         "predicted_expandable_reserved": [f.reserved for f in growing],
-        "predicted_context": OPTIONS.rules.context_bytes, "outside_torch": found.outside,
-    }  # fmt: skip
+        "predicted_context": OPTIONS.rules.context_bytes,
+        "outside_torch": found.outside,
+    }
 
 
 def predicted(name: str) -> dict[str, int]:
@@ -49,8 +52,12 @@ def predicted(name: str) -> dict[str, int]:
     module, args, kwargs = MODELS[name]()
     steps = fit.on_device(fake_steps(module.train(), args, kwargs, OPTIONS), OPTIONS)
     plain, growing = fit.footprints(steps)[1], fit.footprints(steps, expandable=True)[1]
-    return {"storages": steps.steady.peak, "allocated": plain.allocated,
-            "reserved": plain.reserved, "expandable_reserved": growing.reserved}  # fmt: skip
+    return {
+        "storages": steps.steady.peak,
+        "allocated": plain.allocated,
+        "reserved": plain.reserved,
+        "expandable_reserved": growing.reserved,
+    }
 
 
 def main() -> int:
@@ -66,8 +73,14 @@ def main() -> int:
     for name in NAMES:
         rows.append(row_of(name, allocator))
         steady = rows[-1]["steady"]
-        print(name, "steady: predicted", steady["predicted_scratch"], "allocated",
-              steady["allocator"], flush=True)  # fmt: skip
+        print(
+            name,
+            "steady: predicted",
+            steady["predicted_scratch"],
+            "allocated",
+            steady["allocator"],
+            flush=True,
+        )
     about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     given.json.write_text(json.dumps({**about, "steps": rows}, indent=1) + "\n")
     return 0

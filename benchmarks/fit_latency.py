@@ -46,29 +46,76 @@ class Source:
 
 
 SOURCES = [
-    Source("rtx-3090", "eager", "amp-nchw-pt240-cu124-rtx3090",
-           "PyTorch 2.4 eager, float16 autocast, NCHW"),
-    Source("rtx-3090", "eager-nhwc", "amp-nhwc-pt240-cu124-rtx3090",
-           "PyTorch 2.4 eager, float16 autocast, NHWC"),
-    Source("rtx-4090", "eager", "amp-nchw-pt291-cu128-4090",
-           "PyTorch 2.9.1 eager, float16 autocast, NCHW"),
-    Source("rtx-4090", "compiled", "amp-nchw-pt291-cu128-4090-dynamo",
-           "PyTorch 2.9.1 compiled, float16 autocast, NCHW"),
-    Source("rtx-5090", "eager", "amp-nchw-pt291-cu130-5090",
-           "PyTorch 2.9.1 eager, float16 autocast, NCHW"),
-    Source("rtx-5090", "compiled", "amp-nchw-pt291-cu130-5090-dynamo",
-           "PyTorch 2.9.1 compiled, float16 autocast, NCHW"),
-    Source("rtx-pro-6000-maxq", "eager", "amp-nchw-pt291-cu130-pro6000maxq",
-           "PyTorch 2.9.1 eager, float16 autocast, NCHW"),
-    Source("rtx-pro-6000-maxq", "compiled", "amp-nchw-pt291-cu130-pro6000maxq-dynamo",
-           "PyTorch 2.9.1 compiled, float16 autocast, NCHW"),
-    Source("rtx-pro-6000-maxq", "compiled-bf16", "bf16-nchw-pt291-cu130-pro6000maxq-dynamo",
-           "PyTorch 2.9.1 compiled, bfloat16 throughout, NCHW", "bfloat16"),
-    Source("i9-10940x", "compiled", "fp32-nchw-pt240-cpu-i9_10940x-dynamo",
-           "PyTorch 2.4 compiled, float32, NCHW", "float32"),
-    Source("i7-12700h", "compiled", "fp32-nchw-pt240-cpu-i7_12700h-dynamo",
-           "PyTorch 2.4 compiled, float32, NCHW", "float32"),
-]  # fmt: skip
+    Source(
+        "rtx-3090",
+        "eager",
+        "amp-nchw-pt240-cu124-rtx3090",
+        "PyTorch 2.4 eager, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-3090",
+        "eager-nhwc",
+        "amp-nhwc-pt240-cu124-rtx3090",
+        "PyTorch 2.4 eager, float16 autocast, NHWC",
+    ),
+    Source(
+        "rtx-4090",
+        "eager",
+        "amp-nchw-pt291-cu128-4090",
+        "PyTorch 2.9.1 eager, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-4090",
+        "compiled",
+        "amp-nchw-pt291-cu128-4090-dynamo",
+        "PyTorch 2.9.1 compiled, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-5090",
+        "eager",
+        "amp-nchw-pt291-cu130-5090",
+        "PyTorch 2.9.1 eager, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-5090",
+        "compiled",
+        "amp-nchw-pt291-cu130-5090-dynamo",
+        "PyTorch 2.9.1 compiled, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-pro-6000-maxq",
+        "eager",
+        "amp-nchw-pt291-cu130-pro6000maxq",
+        "PyTorch 2.9.1 eager, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-pro-6000-maxq",
+        "compiled",
+        "amp-nchw-pt291-cu130-pro6000maxq-dynamo",
+        "PyTorch 2.9.1 compiled, float16 autocast, NCHW",
+    ),
+    Source(
+        "rtx-pro-6000-maxq",
+        "compiled-bf16",
+        "bf16-nchw-pt291-cu130-pro6000maxq-dynamo",
+        "PyTorch 2.9.1 compiled, bfloat16 throughout, NCHW",
+        "bfloat16",
+    ),
+    Source(
+        "i9-10940x",
+        "compiled",
+        "fp32-nchw-pt240-cpu-i9_10940x-dynamo",
+        "PyTorch 2.4 compiled, float32, NCHW",
+        "float32",
+    ),
+    Source(
+        "i7-12700h",
+        "compiled",
+        "fp32-nchw-pt240-cpu-i7_12700h-dynamo",
+        "PyTorch 2.4 compiled, float32, NCHW",
+        "float32",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -121,11 +168,13 @@ def load(table: Path, known: dict[tuple[str, int], dict[str, str]], columns: lis
         x=np.array(x),
         columns=[*columns, "weights", "ops"],
         published=np.array(
-            [[float(k[4].get(c) or "nan") for c in ("infer_gmacs", "infer_macts", "param_count")]
-             for k in kept]
+            [
+                [float(k[4].get(c) or "nan") for c in ("infer_gmacs", "infer_macts", "param_count")]
+                for k in kept
+            ]
         ),
         left_out=left_out,
-    )  # fmt: skip
+    )
 
 
 def prior(columns: Sequence[str], weight: float = PRIOR["weights"]) -> np.ndarray:
@@ -238,10 +287,13 @@ def by_engine(rows: Rows) -> Predictor:
     vector = ("depthwise.macs", "group_conv.macs")
     pick = [
         sum(rows.x[:, at] for at, n in enumerate(rows.columns) if n in vector),
-        sum(rows.x[:, at] for at, n in enumerate(rows.columns)
-            if n.endswith(".macs") and n not in vector),
+        sum(
+            rows.x[:, at]
+            for at, n in enumerate(rows.columns)
+            if n.endswith(".macs") and n not in vector
+        ),
         sum(rows.x[:, at] for at, n in enumerate(rows.columns) if n.endswith(".elements")),
-    ]  # fmt: skip
+    ]
     names = ["macs", "macs", "elements", "weights", "ops"]
     return _plain(rows, np.column_stack([*pick, rows.x[:, -2:]]), names)
 
@@ -298,8 +350,9 @@ def worst(rows: Rows, error: np.ndarray) -> None:
     found = []
     for family in sorted(set(rows.family)):
         chosen = error[rows.family == family]
-        found.append((float(np.median(np.abs(chosen))), float(np.median(chosen)), len(chosen),
-                      family))  # fmt: skip
+        found.append(
+            (float(np.median(np.abs(chosen))), float(np.median(chosen)), len(chosen), family)
+        )
     for size, signed, count, family in sorted(found, reverse=True)[:12]:
         print(f"    {family:24} {count:4} models  median {size:6.1%}  signed {signed:+7.1%}")
 

@@ -70,8 +70,13 @@ def minimalloc(problem: Problem, capacity: int | None, limit: float) -> np.ndarr
         given, made = Path(folder, "in.csv"), Path(folder, "out.csv")
         table = Table(named, named.start, named.stop, ("",) * named.buffers)
         given.write_text(format_csv(table))
-        call = ["minimalloc", f"--capacity={capacity}", f"--input={given}", f"--output={made}",
-                f"--timeout={max(int(limit), 1)}s"]  # fmt: skip
+        call = [
+            "minimalloc",
+            f"--capacity={capacity}",
+            f"--input={given}",
+            f"--output={made}",
+            f"--timeout={max(int(limit), 1)}s",
+        ]
         subprocess.run(call, check=False, capture_output=True)
         return read_csv(made).problem.fixed if made.exists() else None
 

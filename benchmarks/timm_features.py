@@ -32,33 +32,130 @@ from torch.utils._python_dispatch import TorchDispatchMode
 CONV = {"convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution"}
 MATMUL = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1, "mv": 0, "addmv": 1, "dot": 0}
 NORM = {
-    "native_batch_norm": "batch_norm", "_native_batch_norm_legit_no_training": "batch_norm",
-    "cudnn_batch_norm": "batch_norm", "_native_batch_norm_legit": "batch_norm",
-    "_batch_norm_no_update": "batch_norm", "_batch_norm_with_update": "batch_norm",
-    "native_layer_norm": "layer_norm", "native_group_norm": "group_norm",
-    "_fused_rms_norm": "layer_norm", "_fused_rms_norm_cuda": "layer_norm",
-}  # fmt: skip
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "cudnn_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_batch_norm_no_update": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "_fused_rms_norm": "layer_norm",
+    "_fused_rms_norm_cuda": "layer_norm",
+}
 POOL = {
-    "avg_pool2d", "max_pool2d_with_indices", "mean", "sum", "_adaptive_avg_pool2d", "amax", "amin",
-    "adaptive_max_pool2d", "max_pool3d_with_indices", "linalg_vector_norm", "var_mean", "max",
-    "var", "std", "std_mean", "norm", "argmax", "topk", "sort", "cumsum", "logsumexp",
-}  # fmt: skip
+    "avg_pool2d",
+    "max_pool2d_with_indices",
+    "mean",
+    "sum",
+    "_adaptive_avg_pool2d",
+    "amax",
+    "amin",
+    "adaptive_max_pool2d",
+    "max_pool3d_with_indices",
+    "linalg_vector_norm",
+    "var_mean",
+    "max",
+    "var",
+    "std",
+    "std_mean",
+    "norm",
+    "argmax",
+    "topk",
+    "sort",
+    "cumsum",
+    "logsumexp",
+}
 COPY = {
-    "clone", "_to_copy", "copy_", "cat", "stack", "roll", "index", "index_select", "gather",
-    "constant_pad_nd", "reflection_pad2d", "replication_pad2d", "repeat", "flip", "embedding",
-    "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "col2im", "slice_scatter",
-    "select_scatter", "index_put", "index_put_", "scatter", "masked_fill", "_reshape_copy",
-    "_unsafe_view_copy", "native_channel_shuffle", "split_with_sizes_copy", "fill", "fill_",
-    "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros", "new_ones",
-    "arange", "linspace", "empty", "empty_like", "new_empty", "zero_", "eye", "triu", "tril",
-    "_unsafe_index", "masked_scatter", "new_full", "scalar_tensor", "uniform_", "normal_",
-}  # fmt: skip
+    "clone",
+    "_to_copy",
+    "copy_",
+    "cat",
+    "stack",
+    "roll",
+    "index",
+    "index_select",
+    "gather",
+    "constant_pad_nd",
+    "reflection_pad2d",
+    "replication_pad2d",
+    "repeat",
+    "flip",
+    "embedding",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "im2col",
+    "col2im",
+    "slice_scatter",
+    "select_scatter",
+    "index_put",
+    "index_put_",
+    "scatter",
+    "masked_fill",
+    "_reshape_copy",
+    "_unsafe_view_copy",
+    "native_channel_shuffle",
+    "split_with_sizes_copy",
+    "fill",
+    "fill_",
+    "full",
+    "full_like",
+    "zeros",
+    "zeros_like",
+    "ones",
+    "ones_like",
+    "new_zeros",
+    "new_ones",
+    "arange",
+    "linspace",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "zero_",
+    "eye",
+    "triu",
+    "tril",
+    "_unsafe_index",
+    "masked_scatter",
+    "new_full",
+    "scalar_tensor",
+    "uniform_",
+    "normal_",
+}
 SOFTMAX = {"_softmax", "_log_softmax"}
-RESIZE = {"upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d", "grid_sampler_2d",
-          "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa"}  # fmt: skip
-ACTIVATION = {"gelu", "silu", "silu_", "sigmoid", "sigmoid_", "tanh", "hardswish", "hardswish_",
-              "mish", "mish_", "elu", "exp", "erf", "softplus", "hardsigmoid", "hardsigmoid_",
-              "pow", "sqrt", "rsqrt", "log", "sin", "cos"}  # fmt: skip
+RESIZE = {
+    "upsample_nearest2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "grid_sampler_2d",
+    "_upsample_bicubic2d_aa",
+    "_upsample_bilinear2d_aa",
+}
+ACTIVATION = {
+    "gelu",
+    "silu",
+    "silu_",
+    "sigmoid",
+    "sigmoid_",
+    "tanh",
+    "hardswish",
+    "hardswish_",
+    "mish",
+    "mish_",
+    "elu",
+    "exp",
+    "erf",
+    "softplus",
+    "hardsigmoid",
+    "hardsigmoid_",
+    "pow",
+    "sqrt",
+    "rsqrt",
+    "log",
+    "sin",
+    "cos",
+}
 
 
 def numel(value: object) -> int:
@@ -108,8 +205,13 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.split("::")[1]
         returns = func._schema.returns
         aliased = returns and returns[0].alias_info
-        if (aliased and not aliased.is_write) or name in {"detach", "alias", "lift_fresh",
-                                                          "_unsafe_view", "view"}:  # fmt: skip
+        if (aliased and not aliased.is_write) or name in {
+            "detach",
+            "alias",
+            "lift_fresh",
+            "_unsafe_view",
+            "view",
+        }:
             return out
         self.note(name, args, inputs, flat(out), live)
         return out
@@ -166,8 +268,15 @@ def watch_attention(recorder: Recorder):
         # A mask is read once a batch when it does not depend on the input.
         dependent = getattr(attn_mask, "_live", False)
         mask = numel(attn_mask)
-        entry = ("sdpa" if attn_mask is None else "sdpa_mask", "", macs,
-                 read + mask * dependent, out.numel(), mask * (not dependent), False)  # fmt: skip
+        entry = (
+            "sdpa" if attn_mask is None else "sdpa_mask",
+            "",
+            macs,
+            read + mask * dependent,
+            out.numel(),
+            mask * (not dependent),
+            False,
+        )
         recorder.rows[entry] += 1
         return out
 
@@ -188,8 +297,15 @@ def watch_lstm(recorder: Recorder):
         for tensor in flat(out):
             tensor._live = True
         matrices = sum(w.numel() for w in weights if w.ndim == 2)
-        entry = ("matmul", "", matrices * (x.numel() // x.shape[-1]), x.numel(), out[0].numel(),
-                 sum(w.numel() for w in weights), False)  # fmt: skip
+        entry = (
+            "matmul",
+            "",
+            matrices * (x.numel() // x.shape[-1]),
+            x.numel(),
+            out[0].numel(),
+            sum(w.numel() for w in weights),
+            False,
+        )
         recorder.rows[entry] += 1
         return out
 
@@ -240,8 +356,13 @@ def wanted(folder: Path) -> list[tuple[str, int]]:
     return order
 
 
-GROUPS = {"layer_norm": "norm", "group_norm": "norm", "sdpa": "attention",
-          "sdpa_mask": "attention", "conv_transpose": "conv"}  # fmt: skip
+GROUPS = {
+    "layer_norm": "norm",
+    "group_norm": "norm",
+    "sdpa": "attention",
+    "sdpa_mask": "attention",
+    "conv_transpose": "conv",
+}
 
 
 def write_table(ops: Path, out: Path) -> None:
@@ -267,9 +388,13 @@ def write_table(ops: Path, out: Path) -> None:
             sums[f"{group}.macs"] += macs * count
             sums[f"{group}.elements"] += (read + written) * count
         used |= {name for name, value in sums.items() if value}
-        row = {"model": record["model"], "size": record["size"], "ops": sums.pop("ops"),
-               "family": _model_to_module[record["model"]],
-               "params": f"{record['params'] / 1e6:.5g}"}  # fmt: skip
+        row = {
+            "model": record["model"],
+            "size": record["size"],
+            "ops": sums.pop("ops"),
+            "family": _model_to_module[record["model"]],
+            "params": f"{record['params'] / 1e6:.5g}",
+        }
         table.append(row | {k: f"{v / 1e6:.5g}" for k, v in sums.items() if v})
     with out.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, [n for n in names if n in used], lineterminator="\n")

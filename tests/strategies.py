@@ -59,10 +59,24 @@ class _Builder:
         self.values += outputs
 
     def step(self, kind: str = "") -> None:
-        kind = kind or self.draw(st.sampled_from(
-            ["relu", "relu", "add", "add", "mix", "identity", "slice", "concat", "split", "stated",
-             "scratch", "overlap"]
-        ))  # fmt: skip
+        kind = kind or self.draw(
+            st.sampled_from(
+                [
+                    "relu",
+                    "relu",
+                    "add",
+                    "add",
+                    "mix",
+                    "identity",
+                    "slice",
+                    "concat",
+                    "split",
+                    "stated",
+                    "scratch",
+                    "overlap",
+                ]
+            )
+        )
         x = self.pick()
         n = self.rows(x)
         if kind in ("relu", "identity"):
@@ -93,8 +107,9 @@ class _Builder:
             inputs = (x,) if self.draw(st.booleans()) else (x, self.pick())
             over = self.draw(st.lists(st.integers(0, len(inputs) - 1), min_size=1, unique=True))
             facts = tuple(OverlapFact(at, self.draw(st.integers(0, 2 * self.width))) for at in over)
-            self.add("opaque", inputs, (self.draw(st.integers(1, 6)),),
-                     stated=Stated(overlap=facts))  # fmt: skip
+            self.add(
+                "opaque", inputs, (self.draw(st.integers(1, 6)),), stated=Stated(overlap=facts)
+            )
         elif kind == "scratch":
             scratch = self.draw(st.integers(1, 40))
             self.add("opaque", (x,), (n,), stated=Stated(workspace=scratch))

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 # (expansion, channels, repeats, stride): Sandler et al. 2018, table 2.
 _MOBILENET_V2 = (
-    (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-    (6, 160, 3, 2), (6, 320, 1, 1),
-)  # fmt: skip
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 def mobilenet_v2() -> str:
@@ -65,10 +70,15 @@ def alexnet(batch: int = 64) -> str:
         last = name
 
     for n, (channels, side, pool, norm) in enumerate(
-        [(96, 54, 27, True), (256, 27, 13, True), (384, 13, 0, False), (384, 13, 0, False),
-         (256, 13, 6, False)],
+        [
+            (96, 54, 27, True),
+            (256, 27, 13, True),
+            (384, 13, 0, False),
+            (384, 13, 0, False),
+            (256, 13, 6, False),
+        ],
         1,
-    ):  # fmt: skip
+    ):
         add(f"conv{n}", "conv", f"{channels},{side},{side}")
         add(f"relu{n}", "relu", f"{channels},{side},{side}")
         if pool:
@@ -117,10 +127,15 @@ def vgg_a(batch: int = 64) -> str:
 # 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; pooled and projected: Szegedy et al. 2014, table 1.
 _INCEPTION = {
     28: ((64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)),
-    14: ((192, 96, 208, 16, 48, 64), (160, 112, 224, 24, 64, 64), (128, 128, 256, 24, 64, 64),
-         (112, 144, 288, 32, 64, 64), (256, 160, 320, 32, 128, 128)),
+    14: (
+        (192, 96, 208, 16, 48, 64),
+        (160, 112, 224, 24, 64, 64),
+        (128, 128, 256, 24, 64, 64),
+        (112, 144, 288, 32, 64, 64),
+        (256, 160, 320, 32, 128, 128),
+    ),
     7: ((256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)),
-}  # fmt: skip
+}
 
 
 def googlenet(batch: int = 64) -> str:

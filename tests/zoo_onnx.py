@@ -49,11 +49,12 @@ class _Network:
     def write(self, path: Path) -> Path:
         image = [self.batch, 3, self.side, self.side]
         graph = helper.make_graph(
-            self.nodes, path.stem,
+            self.nodes,
+            path.stem,
             [helper.make_tensor_value_info("data", TensorProto.FLOAT, image)],
             [helper.make_tensor_value_info(self.last, TensorProto.FLOAT, [self.batch, 1000])],
             self.initializers,
-        )  # fmt: skip
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
         save(model, str(path))
         return path
@@ -63,9 +64,12 @@ def write_alexnet(path: Path, batch: int = 64) -> Path:
     """The network of the MXNet paper's memory chart."""
     net = _Network(batch, 224)
     for filters, kernel, stride, pad, pool, norm in (
-        (96, 11, 4, 0, True, True), (256, 5, 1, 2, True, True), (384, 3, 1, 1, False, False),
-        (384, 3, 1, 1, False, False), (256, 3, 1, 1, True, False),
-    ):  # fmt: skip
+        (96, 11, 4, 0, True, True),
+        (256, 5, 1, 2, True, True),
+        (384, 3, 1, 1, False, False),
+        (384, 3, 1, 1, False, False),
+        (256, 3, 1, 1, True, False),
+    ):
         net.conv(filters, kernel, stride, pad)
         if pool:
             net.pool(3, 2, ceil=1)

@@ -36,8 +36,15 @@ class Net:
         self.model.buffers, self.model.operatorCodes = [schema().BufferT()], []
         self.model.subgraphs, self.graph = [graph], graph
 
-    def tensor(self, name: str, shape: list[int], scale: float, value: Any = None,
-               zero: int = 0, kind: int = INT8) -> int:  # fmt: skip
+    def tensor(
+        self,
+        name: str,
+        shape: list[int],
+        scale: float,
+        value: Any = None,
+        zero: int = 0,
+        kind: int = INT8,
+    ) -> int:
         made, quantised = schema().TensorT(), schema().QuantizationParametersT()
         quantised.scale, quantised.zeroPoint = [scale], [zero]
         made.name, made.shape, made.type, made.quantization = name, shape, kind, quantised
@@ -69,8 +76,10 @@ class Net:
     def weights(self, name: str, shape: list[int], count: int) -> list[int]:
         values = self.random.integers(-127, 128, shape, np.int8)
         bias = self.random.integers(-500, 500, count, np.int32)
-        return [self.tensor(name, shape, 0.01, values),
-                self.tensor(f"{name}_bias", [count], 0.001, bias, kind=INT32)]  # fmt: skip
+        return [
+            self.tensor(name, shape, 0.01, values),
+            self.tensor(f"{name}_bias", [count], 0.001, bias, kind=INT32),
+        ]
 
     def conv(self, x: int, name: str, size: list[int], count: int, stride: int = 1) -> int:
         _, rows, columns, given = self.graph.tensors[x].shape
@@ -80,8 +89,9 @@ class Net:
         options.fusedActivationFunction = schema().ActivationFunctionType.RELU
         shape = [1, -(-rows // stride), -(-columns // stride), count]
         made = self.tensor(f"{name}_out", shape, 0.1)
-        return self.op("CONV_2D", [x, *self.weights(name, [count, *size, given], count)], made,
-                       options)  # fmt: skip
+        return self.op(
+            "CONV_2D", [x, *self.weights(name, [count, *size, given], count)], made, options
+        )
 
     def depthwise(self, x: int, name: str) -> int:
         shape = list(self.graph.tensors[x].shape)
@@ -90,8 +100,12 @@ class Net:
         options.depthMultiplier = options.dilationHFactor = options.dilationWFactor = 1
         options.fusedActivationFunction = schema().ActivationFunctionType.RELU
         made = self.tensor(f"{name}_out", shape, 0.1)
-        return self.op("DEPTHWISE_CONV_2D", [x, *self.weights(name, [1, 3, 3, shape[3]], shape[3])],
-                       made, options)  # fmt: skip
+        return self.op(
+            "DEPTHWISE_CONV_2D",
+            [x, *self.weights(name, [1, 3, 3, shape[3]], shape[3])],
+            made,
+            options,
+        )
 
 
 def keywords() -> bytes:
@@ -105,8 +119,12 @@ def keywords() -> bytes:
     pool.padding, pool.strideH, pool.strideW = 1, 1, 1
     x = net.op("AVERAGE_POOL_2D", [x], net.tensor("mean", [1, 1, 1, 64], 0.1), pool)
     full = net.weights("dense", [12, 64], 12)
-    x = net.op("FULLY_CONNECTED", [x, *full], net.tensor("logits", [1, 12], 0.1),
-               schema().FullyConnectedOptionsT())  # fmt: skip
+    x = net.op(
+        "FULLY_CONNECTED",
+        [x, *full],
+        net.tensor("logits", [1, 12], 0.1),
+        schema().FullyConnectedOptionsT(),
+    )
     soft = schema().SoftmaxOptionsT()
     soft.beta = 1.0
     x = net.op("SOFTMAX", [x], net.tensor("words", [1, 12], 1 / 256, zero=-128), soft)

@@ -47,8 +47,13 @@ def main() -> int:
 
 
 def _head(seed: int) -> Iterator[str]:
-    ran = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
-                         capture_output=True, check=False)  # fmt: skip
+    ran = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     yield "# Readers and judges under attack: the last whole run"
     yield ""
     day, commit = datetime.datetime.now(datetime.UTC).date(), ran.stdout.strip() or "unknown"
@@ -82,9 +87,11 @@ def _readers(count: int, seed: int, out: Path) -> tuple[list[str], int]:
             tally = files(server, reader, seed, range(count), tell)
             wrong += tally.ends["finding"]
             codes = " | ".join(str(tally.ends[f"code {code}"]) for code in CODES)
-            rows.append(f"| {name} | {count} | {codes} | {tally.ends['finding']} "
-                        f"| {len(tally.findings)} | {tally.slowest:.1f} "
-                        f"| {time.monotonic() - start:.0f} |")  # fmt: skip
+            rows.append(
+                f"| {name} | {count} | {codes} | {tally.ends['finding']} "
+                f"| {len(tally.findings)} | {tally.slowest:.1f} "
+                f"| {time.monotonic() - start:.0f} |"
+            )
             print(rows[-1], file=sys.stderr, flush=True)
     return rows, wrong
 

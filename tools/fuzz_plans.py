@@ -51,9 +51,11 @@ def main() -> int:
     _table(tally)
     if tally.refused:
         print(f"not planned: {tally.refused.total()} graphs, {tally.refused.most_common(3)}")
-    print(f"{tally.total.total()} mutants of {tally.sound} plans, {tally.spoiled} sound plans "
-          f"rejected or faulted, {len(tally.findings)} kinds of finding, "
-          f"{time.process_time() - start:.0f} s CPU")  # fmt: skip
+    print(
+        f"{tally.total.total()} mutants of {tally.sound} plans, {tally.spoiled} sound plans "
+        f"rejected or faulted, {len(tally.findings)} kinds of finding, "
+        f"{time.process_time() - start:.0f} s CPU"
+    )
     return 1 if tally.spoiled or any(tally.total[kind] for kind in BAD) else 0
 
 
@@ -71,8 +73,11 @@ def _arguments() -> argparse.Namespace:
 def tell(found: Outcome) -> None:
     """A finding in one line on stderr."""
     why = "; ".join(f"{f.kind} [{f.about}] {f.text}" for f in found.faults[:3]) or found.said
-    print(f"{found.verdict}: mutant {found.number} of {found.base}, "
-          f"{' + '.join(found.mutations)}: {why}", file=sys.stderr)  # fmt: skip
+    print(
+        f"{found.verdict}: mutant {found.number} of {found.base}, "
+        f"{' + '.join(found.mutations)}: {why}",
+        file=sys.stderr,
+    )
 
 
 def _table(tally: PlanTally) -> None:

@@ -40,8 +40,11 @@ def main() -> int:
             )
             wrong += tally.ends["finding"]
             told = ", ".join(f"{key}: {count}" for key, count in sorted(tally.ends.items()))
-            print(f"{name}: {args.count} files, {told}; slowest {tally.slowest:.1f} s CPU, "
-                  f"{time.monotonic() - start:.0f} s in all", flush=True)  # fmt: skip
+            print(
+                f"{name}: {args.count} files, {told}; slowest {tally.slowest:.1f} s CPU, "
+                f"{time.monotonic() - start:.0f} s in all",
+                flush=True,
+            )
     return 1 if wrong else 0
 
 
@@ -68,8 +71,11 @@ def _show(server: Server, one: Mutant, out: Path | None) -> int:
 
 def tell(one: Mutant, found: str, out: Path | None) -> None:
     """A finding in one line on stderr; its files into a folder."""
-    print(f"{one.reader} mutant {one.number} of {one.seed_name}, {one.steps} steps, "
-          f"{_said(one)}: {found[:300]}", file=sys.stderr)  # fmt: skip
+    print(
+        f"{one.reader} mutant {one.number} of {one.seed_name}, {one.steps} steps, "
+        f"{_said(one)}: {found[:300]}",
+        file=sys.stderr,
+    )
     _save(one, out)
 
 

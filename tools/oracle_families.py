@@ -51,11 +51,14 @@ def main(chosen: list[str]) -> int:
     print(f"{len(found)} cases, {len(wrong)} wrong")
     if not chosen:
         table = [f"| family | {' | '.join(WAYS)} | worst |", "|---" * (len(WAYS) + 2) + "|"]
-        table += [row(name, list(rows)) for name, rows in
-                  groupby(found, key=lambda one: one.name.split()[0])]  # fmt: skip
+        table += [
+            row(name, list(rows))
+            for name, rows in groupby(found, key=lambda one: one.name.split()[0])
+        ]
         missed = [f"- {one.name}: {one.error:+.2%} {one.why}" for one in wrong] or ["None."]
-        head = HEAD.format(torch=torch.__version__, transformers=transformers.__version__,
-                           tolerance=TOLERANCE)  # fmt: skip
+        head = HEAD.format(
+            torch=torch.__version__, transformers=transformers.__version__, tolerance=TOLERANCE
+        )
         total = f"\n{len(found)} cases, {len(found) - len(wrong)} right. Not within it:\n"
         PAGE.write_text("\n".join([head + table[0], *table[1:], total, *missed, ""]), "utf-8")
     return bool(wrong)

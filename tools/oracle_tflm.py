@@ -46,20 +46,27 @@ def main() -> int:
     unknown = [one for one in fitted if one.unknown]
     skipped = [one for one in (*made, *shared) if one.refused]
     lines = [
-        "## TensorFlow Lite Micro: the whole arena", "",
+        "## TensorFlow Lite Micro: the whole arena",
+        "",
         "`equal`: every call to the interpreter's allocator is the one we expect, its peak is the "
         "size we print, and the interpreter starts in it. `starts below`: it starts in 16 bytes "
-        "less, too, with memory of its own overwritten; such a size is never printed.", "",
-        "| set | models | equal | wrong | starts below |", "|---|---|---|---|---|",
-        row(f"generated, {SEEDS} seeds, all operators", made), row("shared files", shared), "",
+        "less, too, with memory of its own overwritten; such a size is never printed.",
+        "",
+        "| set | models | equal | wrong | starts below |",
+        "|---|---|---|---|---|",
+        row(f"generated, {SEEDS} seeds, all operators", made),
+        row("shared files", shared),
+        "",
         f"`fit`: {len(fitted)} models x {len(AROUND)} budgets around the traced need "
         f"({', '.join(f'{more:+}' for more in AROUND)} bytes): "
         f"{sum(len(one.wrong) for one in false)} false answers, {len(unknown)} models not known.",
         "",
         f"Skipped: {len(skipped)} of {len(made) + len(shared)}, which the interpreter takes at no "
-        "size: " + "; ".join(f"{one.name} ({REFUSED.get(one.name, one.refused)})"
-                             for one in skipped) + ".", "",
-    ]  # fmt: skip
+        "size: "
+        + "; ".join(f"{one.name} ({REFUSED.get(one.name, one.refused)})" for one in skipped)
+        + ".",
+        "",
+    ]
     wrong = [one for one in (*made, *shared) if one.wrong]
     lines += [f"- {one.name}: {one.wrong}" for one in wrong]
     lines += [f"- fit, {one.name}: needs {one.need}, false at {one.wrong}" for one in false]

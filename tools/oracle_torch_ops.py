@@ -26,11 +26,15 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    lines = ["# Training steps against a plain loop: the last whole run", "",
-             f"torch {torch.__version__}, SGD, the second step. Truth: allocation events of a",
-             "process that knows nothing of peakfold. *Near*: within 0.2 % or 256 B.", "",
-             "| group | torch runs | near, scratch measured | near, as a plan tells | wrong | s |",
-             "|---|---:|---:|---:|---:|---:|"]  # fmt: skip
+    lines = [
+        "# Training steps against a plain loop: the last whole run",
+        "",
+        f"torch {torch.__version__}, SGD, the second step. Truth: allocation events of a",
+        "process that knows nothing of peakfold. *Near*: within 0.2 % or 256 B.",
+        "",
+        "| group | torch runs | near, scratch measured | near, as a plan tells | wrong | s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     bad, listed = [], []
     for group in GROUPS:
         start = time.monotonic()
@@ -38,8 +42,10 @@ def main() -> int:
         near, plan = (sum(r.near(getattr(r, n)) for r in found) for n in ("measured", "plan"))
         bad += wrong(found)
         listed += [row for row in found if not row.near(row.measured)]
-        lines.append(f"| {group} | {len(found)} | {near} | {plan} | {len(wrong(found))} | "
-                     f"{time.monotonic() - start:.0f} |")  # fmt: skip
+        lines.append(
+            f"| {group} | {len(found)} | {near} | {plan} | {len(wrong(found))} | "
+            f"{time.monotonic() - start:.0f} |"
+        )
         print(lines[-1], file=sys.stderr, flush=True)
     lines += ["", "## Outside", "", "| step | true | told | why |", "|---|---:|---:|---|"]
     for row in listed:

@@ -20,10 +20,22 @@ sys.path.insert(0, str(ROOT))
 
 from tests.oracles.campaign import ORACLES, Tally, whole  # noqa: E402 - needs the path
 
-TITLES = {"wrong": "wrong", "skip": "skipped", "open": "open", "bounded": "bounded",
-          "defined": "by another definition", "not run": "not run by the runtime"}  # fmt: skip
-COLUMNS = {"equal": "equal", "bounded": "bounded", "defined": "defined", "open": "open",
-           "skip": "skipped", "wrong": "wrong"}  # fmt: skip
+TITLES = {
+    "wrong": "wrong",
+    "skip": "skipped",
+    "open": "open",
+    "bounded": "bounded",
+    "defined": "by another definition",
+    "not run": "not run by the runtime",
+}
+COLUMNS = {
+    "equal": "equal",
+    "bounded": "bounded",
+    "defined": "defined",
+    "open": "open",
+    "skip": "skipped",
+    "wrong": "wrong",
+}
 RESULT = ROOT / "docs" / "benchmarks" / "oracles.md"
 
 
@@ -48,8 +60,13 @@ def _head() -> Iterator[str]:
     import onnx
     import onnxruntime
 
-    ran = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
-                         capture_output=True, check=False)  # fmt: skip
+    ran = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     yield "# Sizes against what runs: the last whole run"
     yield ""
     today = datetime.datetime.now(datetime.UTC).date()

@@ -14,10 +14,13 @@ from omnimalloc.benchmark import sources
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "tests" / "data" / "peers_generated.json"
 MADE = {
-    "tiling": sources.TilingSource, "pinwheel": sources.PinwheelSource,
-    "random": sources.RandomSource, "contention": sources.HighContentionSource,
-    "pow2": sources.PowerOf2Source, "concurrent-tiling": sources.ConcurrentTilingSource,
-}  # fmt: skip
+    "tiling": sources.TilingSource,
+    "pinwheel": sources.PinwheelSource,
+    "random": sources.RandomSource,
+    "contention": sources.HighContentionSource,
+    "pow2": sources.PowerOf2Source,
+    "concurrent-tiling": sources.ConcurrentTilingSource,
+}
 
 
 def main() -> None:

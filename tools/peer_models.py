@@ -31,8 +31,13 @@ CASES = ROOT / "tests" / "data" / "peers.json"
 RESULT = ROOT / "tests" / "data" / "peers_tflite.json"
 _SHORT = 16
 """Elements of an integer constant without scales that may decide a shape: its value is a fact."""
-_SUMS = {"CONV_2D": (0, 1, 2), "DEPTHWISE_CONV_2D": (0, 1, 2), "FULLY_CONNECTED": (0, 1, 2),
-         "TRANSPOSE_CONV": (2, 1, 3), "SVDF": (4, 2, 3)}  # fmt: skip
+_SUMS = {
+    "CONV_2D": (0, 1, 2),
+    "DEPTHWISE_CONV_2D": (0, 1, 2),
+    "FULLY_CONNECTED": (0, 1, 2),
+    "TRANSPOSE_CONV": (2, 1, 3),
+    "SVDF": (4, 2, 3),
+}
 """Where input (or state), weights and bias stand: a bias has the product of the others' scales."""
 
 
@@ -79,8 +84,12 @@ def _graph(model: Any, graph: Any) -> dict[str, Any]:
         roles = [inputs[at] for at in _SUMS.get(name, ()) if at < len(inputs)]
         if len(roles) == 3 and roles[2] >= 0 and all(tensors[at][3] for at in roles):
             tensors[roles[2]][3][2] = tensors[roles[0]][3][2] + tensors[roles[1]][3][2]
-    return {"inputs": indices(graph.inputs), "outputs": indices(graph.outputs),
-            "tensors": tensors, "operators": operators}  # fmt: skip
+    return {
+        "inputs": indices(graph.inputs),
+        "outputs": indices(graph.outputs),
+        "tensors": tensors,
+        "operators": operators,
+    }
 
 
 def _tensor(model: Any, tensor: Any) -> list[Any]:

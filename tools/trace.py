@@ -38,9 +38,14 @@ def table() -> tuple[str, list[str]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name, test in marked(path):
             proven.setdefault(name, []).append(test)
-    rows = ["# Requirements and the tests that prove them", "",
-            "Written by `make trace` from the tests' `req` marks; checked in CI.", "",
-            "| id | requirement | tests |", "|---|---|---|"]  # fmt: skip
+    rows = [
+        "# Requirements and the tests that prove them",
+        "",
+        "Written by `make trace` from the tests' `req` marks; checked in CI.",
+        "",
+        "| id | requirement | tests |",
+        "|---|---|---|",
+    ]
     for name, words in wanted.items():
         tests = "<br>".join(f"`{test}`" for test in sorted(set(proven.get(name, ()))))
         rows.append(f"| {name} | {words} | {tests or '**none**'} |")

@@ -37,14 +37,29 @@ class Net:
         self.shape[name] = result
         return name
 
-    def conv(self, x: str, out: int, k: int, stride: int = 1, pad: int = 0, *, groups: int = 1,
-             bias: bool = False) -> str:  # fmt: skip
+    def conv(
+        self,
+        x: str,
+        out: int,
+        k: int,
+        stride: int = 1,
+        pad: int = 0,
+        *,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> str:
         n, channels, h, w = self.shape[x]
         weight = self.weight(out, channels // groups, k, k)
         more = f" {self.weight(out)}" if bias else ""
         sides = [(size + 2 * pad - k) // stride + 1 for size in (h, w)]
-        return self.op("conv", f"{x} {weight}{more}", (n, out, *sides), group=groups,
-                       pads=[pad] * 4, strides=[stride] * 2)  # fmt: skip
+        return self.op(
+            "conv",
+            f"{x} {weight}{more}",
+            (n, out, *sides),
+            group=groups,
+            pads=[pad] * 4,
+            strides=[stride] * 2,
+        )
 
     def norm(self, x: str) -> str:
         stored = " ".join(self.weight(self.shape[x][1]) for _ in range(4))
@@ -59,8 +74,9 @@ class Net:
     def pool(self, x: str, k: int, stride: int, pad: int = 0) -> str:
         n, c, h, w = self.shape[x]
         sides = [(size + 2 * pad - k) // stride + 1 for size in (h, w)]
-        return self.op("max_pool", x, (n, c, *sides), kernel_shape=[k, k], pads=[pad] * 4,
-                       strides=[stride] * 2)  # fmt: skip
+        return self.op(
+            "max_pool", x, (n, c, *sides), kernel_shape=[k, k], pads=[pad] * 4, strides=[stride] * 2
+        )
 
     def flat(self, x: str) -> str:
         n, *rest = self.shape[x]
@@ -85,14 +101,17 @@ class Net:
 
     def heads(self, x: str, count: int) -> str:
         n, steps, width = self.shape[x]
-        split = self.op("reshape", x, (n, steps, count, width // count),
-                        shape=[n, steps, count, width // count])  # fmt: skip
+        split = self.op(
+            "reshape", x, (n, steps, count, width // count), shape=[n, steps, count, width // count]
+        )
         return self.op("transpose", split, (n, count, steps, width // count), perm=[0, 2, 1, 3])
 
     def attend(self, q: str, k: str, v: str, heads: int, kv_heads: int = 0) -> str:
         n, steps, width = self.shape[q]
-        split = " ".join(self.heads(x, h) for x, h in
-                         ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads)))  # fmt: skip
+        split = " ".join(
+            self.heads(x, h)
+            for x, h in ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads))
+        )
         y = self.op("attention", split, (n, heads, steps, width // heads))
         y = self.op("transpose", y, (n, steps, heads, width // heads), perm=[0, 2, 1, 3])
         return self.op("reshape", y, (n, steps, width), shape=[n, steps, width])
@@ -143,8 +162,15 @@ def resnet50(batch: int = 1) -> Graph:
 def mobilenet_v2() -> Graph:
     net = Net(x=(1, 3, 224, 224))
     x = net.relu(net.norm(net.conv("x", 32, 3, 2, 1)))
-    plan = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-            (6, 160, 3, 2), (6, 320, 1, 1))  # fmt: skip
+    plan = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
     for expand, out, repeats, first in plan:
         for at in range(repeats):
             stride, width = (first if at == 0 else 1), net.shape[x][1]
@@ -160,8 +186,17 @@ def mobilenet_v2() -> Graph:
 def mobilenet_v1() -> Graph:
     net = Net(x=(1, 3, 224, 224))
     x = net.relu(net.norm(net.conv("x", 32, 3, 2, 1)))
-    plan = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5,
-            (1024, 2), (1024, 1)]  # fmt: skip
+    plan = [
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *[(512, 1)] * 5,
+        (1024, 2),
+        (1024, 1),
+    ]
     for out, stride in plan:
         x = net.relu(net.norm(net.conv(x, net.shape[x][1], 3, stride, 1, groups=net.shape[x][1])))
         x = net.relu(net.norm(net.conv(x, out, 1)))

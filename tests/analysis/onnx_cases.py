@@ -27,9 +27,13 @@ def node(spec: Node) -> onnx.NodeProto:
     domain = rest[1] if len(rest) > 1 else ""
     name = attrs.pop("name", outputs.split()[0])
     return helper.make_node(
-        op, ["" if word == "_" else word for word in inputs.split()], outputs.split(),
-        name=name, domain=domain, **attrs,
-    )  # fmt: skip
+        op,
+        ["" if word == "_" else word for word in inputs.split()],
+        outputs.split(),
+        name=name,
+        domain=domain,
+        **attrs,
+    )
 
 
 def info(name: str, shape: Sequence[int | str], dtype: int = TensorProto.FLOAT) -> Any:
@@ -49,30 +53,41 @@ def zeros(name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> Te
 
 
 def body(
-    name: str, nodes: Sequence[Node], inputs: Sequence[Any], outputs: Sequence[Any],
+    name: str,
+    nodes: Sequence[Node],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
     stored: Sequence[TensorProto] = (),
-) -> onnx.GraphProto:  # fmt: skip
+) -> onnx.GraphProto:
     return helper.make_graph([node(n) for n in nodes], name, inputs, outputs, stored)
 
 
 def graph_of(
-    nodes: Sequence[Node], inputs: Mapping[str, Any], stored: Sequence[TensorProto] = (),
-    *, outputs: Sequence[str] = ("y",), opset: int = 17, dims: Sequence[str] = (),
-    functions: Sequence[onnx.FunctionProto] = (), more: Mapping[str, int] | None = None,
-) -> Graph:  # fmt: skip
+    nodes: Sequence[Node],
+    inputs: Mapping[str, Any],
+    stored: Sequence[TensorProto] = (),
+    *,
+    outputs: Sequence[str] = ("y",),
+    opset: int = 17,
+    dims: Sequence[str] = (),
+    functions: Sequence[onnx.FunctionProto] = (),
+    more: Mapping[str, int] | None = None,
+) -> Graph:
     """An IR graph; an input is a shape (float32) or ``(shape, type)``."""
     infos = [
-        info(name, *spec) if isinstance(spec[1:2], tuple) and len(spec) == 2
-        and isinstance(spec[0], tuple) else info(name, spec)
+        info(name, *spec)
+        if isinstance(spec[1:2], tuple) and len(spec) == 2 and isinstance(spec[0], tuple)
+        else info(name, spec)
         for name, spec in inputs.items()
-    ]  # fmt: skip
+    ]
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     opsets = {"": opset, MS: 1, **(more or {})}
     model = helper.make_model(
         helper.make_graph([node(n) for n in nodes], "case", infos, results, stored),
-        opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], ir_version=10,
+        opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+        ir_version=10,
         functions=functions,
-    )  # fmt: skip
+    )
     graph, _ = build_graph(normalise(model), Bindings.parse(tuple(dims), ()))
     return graph
 

@@ -71,15 +71,21 @@ def test_a_bias_is_an_operation_and_no_multiply_accumulate():
 
 TRANSPOSED = {
     "convT2d_s2": ((1, 16, 16, 16), (16, 8, 4, 4), {"strides": [2, 2], "pads": [1] * 4}, 524288),
-    "convT2d_group4": ((1, 16, 16, 16), (16, 2, 4, 4),
-                       {"strides": [2, 2], "pads": [1] * 4, "group": 4}, 131072),
-    "ConvTranspose group 4 s2": ((1, 8, 4, 4), (8, 2, 2, 4), {"group": 4, "strides": [2, 2]},
-                                 2048),
-    "output padding": ((2, 4, 8, 8), (4, 1, 3, 3),
-                       {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1], "group": 4},
-                       4608),
+    "convT2d_group4": (
+        (1, 16, 16, 16),
+        (16, 2, 4, 4),
+        {"strides": [2, 2], "pads": [1] * 4, "group": 4},
+        131072,
+    ),
+    "ConvTranspose group 4 s2": ((1, 8, 4, 4), (8, 2, 2, 4), {"group": 4, "strides": [2, 2]}, 2048),
+    "output padding": (
+        (2, 4, 8, 8),
+        (4, 1, 3, 3),
+        {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1], "group": 4},
+        4608,
+    ),
     "3-D": ((1, 2, 3, 4, 5), (2, 6, 2, 2, 2), {"strides": [2, 2, 2]}, 60 * 2 * 6 * 8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.req("R70", "R65")
@@ -118,8 +124,11 @@ def test_gemm_in_both_orientations_and_with_a_bias():
     assert macs(plain, {"a": (8, 16), "b": (16, 64)}) == 8192
     swapped = [("Gemm", "a b", "y", {"transA": 1, "transB": 1})]
     assert macs(swapped, {"a": (16, 8), "b": (64, 16)}) == 8192
-    biased = count([("Gemm", "a w c", "y", {"transB": 1})], {"a": (4, 64)},
-                   [zeros("w", (128, 64)), zeros("c", (128,))])  # fmt: skip
+    biased = count(
+        [("Gemm", "a w c", "y", {"transB": 1})],
+        {"a": (4, 64)},
+        [zeros("w", (128, 64)), zeros("c", (128,))],
+    )
     f = biased.total().figures
     assert (f.macs, f.other_ops, f.params) == (32768, 4 * 128, 64 * 128 + 128)
     added = [("MatMul", "a b", "m"), ("Add", "m c", "y")]  # baddbmm
@@ -148,8 +157,11 @@ def test_einsum(equation, shapes, expected):
 
 def attention(q_heads, kv_heads, steps, width, keys=None, opset=23, causal="full", **attrs):
     keys = keys or steps
-    inputs = {"q": (2, q_heads, steps, width), "k": (2, kv_heads, keys, width),
-              "v": (2, kv_heads, keys, width)}  # fmt: skip
+    inputs = {
+        "q": (2, q_heads, steps, width),
+        "k": (2, kv_heads, keys, width),
+        "v": (2, kv_heads, keys, width),
+    }
     return count([("Attention", "q k v", "y", attrs)], inputs, opset=opset, causal=causal)
 
 
@@ -177,8 +189,13 @@ def test_causal_attention_in_full_and_without_what_the_mask_hides():
     assert half.macs == 2 * 4 * seen * 8
     assert half.other_ops == 4 * seen * 6
     # One new query with 31 cached keys sees all of them: nothing is hidden.
-    cached = {"q": (1, 4, 1, 8), "k": (1, 4, 1, 8), "v": (1, 4, 1, 8),
-              "pk": (1, 4, 31, 8), "pv": (1, 4, 31, 8)}  # fmt: skip
+    cached = {
+        "q": (1, 4, 1, 8),
+        "k": (1, 4, 1, 8),
+        "v": (1, 4, 1, 8),
+        "pk": (1, 4, 31, 8),
+        "pv": (1, 4, 31, 8),
+    }
     nodes = [("Attention", "q k v _ pk pv", "y nk nv", {"is_causal": 1})]
     more = {"opset": 23, "outputs": ("y", "nk", "nv")}
     decode = [count(nodes, cached, causal=c, **more).total().figures.macs for c in ("full", "half")]
@@ -206,8 +223,13 @@ def mha(batch, steps, width, ffn=0):
     rows = (batch, steps, width)
     stored = [zeros(n, (width, width)) for n in ("wq", "wk", "wv", "wo")]
     nodes = [("MatMul", f"x w{n}", n) for n in "qkv"]
-    nodes += [("Transpose", "k", "kt", {"perm": [0, 2, 1]}), ("MatMul", "q kt", "s"),
-              ("Softmax", "s", "p"), ("MatMul", "p v", "c"), ("MatMul", "c wo", "o")]  # fmt: skip
+    nodes += [
+        ("Transpose", "k", "kt", {"perm": [0, 2, 1]}),
+        ("MatMul", "q kt", "s"),
+        ("Softmax", "s", "p"),
+        ("MatMul", "p v", "c"),
+        ("MatMul", "c wo", "o"),
+    ]
     if ffn:
         stored += [zeros("w1", (width, ffn)), zeros("w2", (ffn, width))]
         nodes += [("MatMul", "o w1", "h"), ("Relu", "h", "r"), ("MatMul", "r w2", "y")]
@@ -226,9 +248,11 @@ def recurrent(op, gates, layers, steps=20, batch=3, direction="forward", layout=
     ways = 2 if direction == "bidirectional" else 1
     nodes, stored, last, width = [], [], "x", layers[0]
     for at, hidden in enumerate(layers[1:]):
-        stored += [zeros(f"w{at}", (ways, gates * hidden, width)),
-                   zeros(f"r{at}", (ways, gates * hidden, hidden)),
-                   zeros(f"b{at}", (ways, 2 * gates * hidden))]  # fmt: skip
+        stored += [
+            zeros(f"w{at}", (ways, gates * hidden, width)),
+            zeros(f"r{at}", (ways, gates * hidden, hidden)),
+            zeros(f"b{at}", (ways, 2 * gates * hidden)),
+        ]
         attrs = {"hidden_size": hidden, "direction": direction, "layout": layout}
         nodes.append((op, f"{last} w{at} r{at} b{at}", f"all{at}", attrs))
         nodes.append(("Squeeze", f"all{at} axis", f"s{at}"))
@@ -264,8 +288,11 @@ def test_shared_and_tied_weights():
 
 @pytest.mark.req("R65", "R67")
 def test_an_embedding_has_no_macs_and_reads_its_rows():
-    f = count([("Gather", "t ids", "y")], {"ids": ((2, 5), INT64)},
-              [zeros("t", (100, 16))]).total().figures  # fmt: skip
+    f = (
+        count([("Gather", "t ids", "y")], {"ids": ((2, 5), INT64)}, [zeros("t", (100, 16))])
+        .total()
+        .figures
+    )
     assert (f.macs, f.other_ops, f.params) == (0, 0, 1600)
     assert (f.read, f.written) == (80 + 10 * 64, 10 * 64)
     every = count([("Gather", "t ids", "y")], {"ids": ((500,), INT64)}, [zeros("t", (100, 16))])
@@ -275,12 +302,18 @@ def test_an_embedding_has_no_macs_and_reads_its_rows():
 @pytest.mark.req("R65", "R20")
 def test_quantised_layers_count_like_the_float_one():
     x, w = (1, 8, 4, 4), (16, 8, 3, 3)
-    scale, zero, zero8 = (values("s", 0.1, np.float32), values("z", 0, np.uint8),
-                          values("z8", 0, np.int8))  # fmt: skip
+    scale, zero, zero8 = (
+        values("s", 0.1, np.float32),
+        values("z", 0, np.uint8),
+        values("z8", 0, np.int8),
+    )
     right, head = 16 * 16 * 8 * 9, 256 * 10
     stored = [scale, zero, zero8, values("shape", [1, 256], np.int64)]
-    floats = [("Conv", "x w", "c", {"pads": [1] * 4}), ("Reshape", "c shape", "f"),
-              ("MatMul", "f m", "y")]  # fmt: skip
+    floats = [
+        ("Conv", "x w", "c", {"pads": [1] * 4}),
+        ("Reshape", "c shape", "f"),
+        ("MatMul", "f m", "y"),
+    ]
     plain = [*stored, zeros("w", w), zeros("m", (256, 10))]
     assert macs(floats, {"x": x}, plain) == right + head == 20992
     small = [*stored, zeros("wq", w, INT8), zeros("mq", (256, 10), INT8)]
@@ -348,8 +381,12 @@ def test_weights_packed_in_bytes_are_counted_one_by_one(bits):
 
 @pytest.mark.req("R66")
 def test_packed_experts_are_counted_one_by_one():
-    stored = [zeros("w1", (4, 24, 6), UINT8), zeros("s1", (4, 24)),
-              zeros("w2", (4, 12, 12), UINT8), zeros("s2", (4, 12))]  # fmt: skip
+    stored = [
+        zeros("w1", (4, 24, 6), UINT8),
+        zeros("s1", (4, 24)),
+        zeros("w2", (4, 12, 12), UINT8),
+        zeros("s2", (4, 12)),
+    ]
     attrs = {"k": 1, "expert_weight_bits": 4}
     nodes = [("QMoE", "x r w1 s1 _ w2 s2", "y", attrs, MS)]
     found = count(nodes, {"x": (8, 12), "r": (8, 4)}, stored)
@@ -363,8 +400,13 @@ def test_contrib_operators():
     stored = [zeros("w", (16, 8, 3, 3)), zeros("b", (16,))]
     f = count(fused, {"x": (1, 8, 4, 4)}, stored).total().figures
     assert (f.macs, f.other_ops) == (18432, 2 * 256)
-    assert macs([("FusedMatMul", "a b", "y", {"transA": 1, "transB": 1}, MS)],
-                {"a": (16, 8), "b": (64, 16)}) == 8192  # fmt: skip
+    assert (
+        macs(
+            [("FusedMatMul", "a b", "y", {"transA": 1, "transB": 1}, MS)],
+            {"a": (16, 8), "b": (64, 16)},
+        )
+        == 8192
+    )
     attrs = {"num_heads": 4, "kv_num_heads": 2}
     nodes = [("GroupQueryAttention", "q k v _ _ l t", "y pk pv", attrs, MS)]
     inputs = {"q": (1, 16, 32), "k": (1, 16, 16), "v": (1, 16, 16)}
@@ -481,23 +523,28 @@ def test_symbols_that_are_bound_and_symbols_that_are_not():
 @pytest.mark.req("R65")
 def test_a_local_function_is_counted_inside():
     square = helper.make_function(
-        "mine", "Twice", ["a", "w"], ["b"],
+        "mine",
+        "Twice",
+        ["a", "w"],
+        ["b"],
         [helper.make_node("MatMul", ["a", "w"], ["m"]), helper.make_node("Relu", ["m"], ["b"])],
         [helper.make_opsetid("", 17)],
-    )  # fmt: skip
+    )
     nodes = [("Twice", "x w", "y", {}, "mine")]
-    found = count(nodes, {"x": (8, 32)}, [zeros("w", (32, 32))], functions=[square],
-                  more={"mine": 1})  # fmt: skip
+    found = count(
+        nodes, {"x": (8, 32)}, [zeros("w", (32, 32))], functions=[square], more={"mine": 1}
+    )
     assert found.total().figures.macs == 8192
 
 
 def loop_body(rows=4, carried="c"):
     scalar = info("i", (), INT64), info("go", (), TensorProto.BOOL)
     return body(
-        "step", [("MatMul", f"{carried} w", "n"), ("Identity", "go", "more")],
+        "step",
+        [("MatMul", f"{carried} w", "n"), ("Identity", "go", "more")],
         [*scalar, info(carried, (rows, 4))],
         [info("more", (), TensorProto.BOOL), info("n", (rows, 4))],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.req("R65")
@@ -521,22 +568,36 @@ def test_loops_cost_their_body_times_the_trips():
 
 @pytest.mark.req("R65")
 def test_nested_loops_and_scans_multiply():
-    inner = [("Loop", "four yes c", "n", {"body": _step(), "name": "inner"}),
-             ("Identity", "go", "more")]  # fmt: skip
+    inner = [
+        ("Loop", "four yes c", "n", {"body": _step(), "name": "inner"}),
+        ("Identity", "go", "more"),
+    ]
     outer = body(
-        "outer", inner, [info("i", (), INT64), info("go", (), TensorProto.BOOL), info("c", (4, 4))],
+        "outer",
+        inner,
+        [info("i", (), INT64), info("go", (), TensorProto.BOOL), info("c", (4, 4))],
         [info("more", (), TensorProto.BOOL), info("n", (4, 4))],
-    )  # fmt: skip
-    stored = [zeros("w", (4, 4)), values("three", 3, np.int64), values("four", 4, np.int64),
-              values("yes", True)]  # fmt: skip
+    )
+    stored = [
+        zeros("w", (4, 4)),
+        values("three", 3, np.int64),
+        values("four", 4, np.int64),
+        values("yes", True),
+    ]
     nodes = [("Loop", "three yes x", "y", {"body": outer, "name": "outer"})]
     assert macs(nodes, {"x": (4, 4)}, stored) == 12 * 64
     # LSTMCell_loop20 as a Scan: two products a step, 20 steps.
     cell = body(
-        "cell", [("MatMul", "x w", "a"), ("MatMul", "h r", "b"), ("Add", "a b", "g"),
-                 ("Split", "g", "n g1 g2 g3", {"axis": 1})],
-        [info("h", (3, 64)), info("x", (3, 32))], [info("n", (3, 64))],
-    )  # fmt: skip
+        "cell",
+        [
+            ("MatMul", "x w", "a"),
+            ("MatMul", "h r", "b"),
+            ("Add", "a b", "g"),
+            ("Split", "g", "n g1 g2 g3", {"axis": 1}),
+        ],
+        [info("h", (3, 64)), info("x", (3, 32))],
+        [info("n", (3, 64))],
+    )
     scan = [("Scan", "h0 xs", "y", {"body": cell, "num_scan_inputs": 1, "name": "cells"})]
     stored = [zeros("w", (32, 256)), zeros("r", (64, 256))]
     found = count(scan, {"h0": (3, 64), "xs": (20, 3, 32)}, stored, opset=13)
@@ -545,10 +606,11 @@ def test_nested_loops_and_scans_multiply():
 
 def _step():
     return body(
-        "step", [("MatMul", "d w", "m"), ("Identity", "on", "next")],
+        "step",
+        [("MatMul", "d w", "m"), ("Identity", "on", "next")],
         [info("j", (), INT64), info("on", (), TensorProto.BOOL), info("d", (4, 4))],
         [info("next", (), TensorProto.BOOL), info("m", (4, 4))],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.req("R65")
@@ -568,9 +630,12 @@ def test_an_if_costs_its_larger_branch_and_shows_both():
 def test_what_an_exporter_invents_is_no_parameter():
     # GroupNorm as PyTorch's exporter writes it: ones and zeros as Constant nodes.
     ones = values("", [1.0, 1.0], "float32")
-    nodes = [("Conv", "x w", "c"), ("Constant", "", "one", {"value": ones}),
-             ("Constant", "", "zero", {"value": ones}),
-             ("InstanceNormalization", "c one zero", "y")]  # fmt: skip
+    nodes = [
+        ("Conv", "x w", "c"),
+        ("Constant", "", "one", {"value": ones}),
+        ("Constant", "", "zero", {"value": ones}),
+        ("InstanceNormalization", "c one zero", "y"),
+    ]
     found = count(nodes, {"x": (1, 4, 8, 8)}, [zeros("w", (2, 4, 1, 1))])
     assert (found.total().figures.params, found.statistics) == (8, 4)
     # A file that writes its weights as Constant nodes has no other place for them.

@@ -54,8 +54,12 @@ def test_6_a_transposed_convolution_of_one_pixel():
 def attention_layer(steps, width, ffn=0):
     """Four projections and two products; with `ffn` two more projections behind them."""
     nodes = [("MatMul", f"x w{n}", n) for n in "qkv"]
-    nodes += [("Transpose", "k", "t", {"perm": [1, 0]}), ("MatMul", "q t", "s"),
-              ("MatMul", "s v", "c"), ("MatMul", "c wo", "o")]  # fmt: skip
+    nodes += [
+        ("Transpose", "k", "t", {"perm": [1, 0]}),
+        ("MatMul", "q t", "s"),
+        ("MatMul", "s v", "c"),
+        ("MatMul", "c wo", "o"),
+    ]
     stored = [zeros(f"w{n}", (width, width)) for n in "qkvo"]
     if ffn:
         nodes += [("MatMul", "o w1", "h"), ("MatMul", "h w2", "y")]
@@ -92,8 +96,11 @@ def test_13_a_convolution_whose_weight_is_an_input():
 
 @pytest.mark.req("R65")
 def test_14_an_unbatched_convolution():
-    nodes = [("Unsqueeze", "x at", "b"), ("Conv", "b w", "c", {"strides": [2], "pads": [4, 4]}),
-             ("Squeeze", "c at", "y")]  # fmt: skip
+    nodes = [
+        ("Unsqueeze", "x at", "b"),
+        ("Conv", "b w", "c", {"strides": [2], "pads": [4, 4]}),
+        ("Squeeze", "c at", "y"),
+    ]
     stored = [zeros("w", (32, 32, 3)), values("at", [0], "int64")]
     assert macs(nodes, {"x": (32, 128)}, stored) == 205_824
 
@@ -125,8 +132,11 @@ def test_20_recurrence_counts_every_step():
 
 @pytest.mark.req("R65")
 def test_21_products_of_two_activations():
-    nodes = [("MatMul", "x w", "h"), ("Transpose", "h", "t", {"perm": [0, 2, 1]}),
-             ("MatMul", "h t", "y")]  # fmt: skip
+    nodes = [
+        ("MatMul", "x w", "h"),
+        ("Transpose", "h", "t", {"perm": [0, 2, 1]}),
+        ("MatMul", "h t", "y"),
+    ]
     one, two = (
         macs(nodes, {"x": (2, n, 8)}, [zeros("w", (8, 8))], outputs=("y",)) for n in (10, 20)
     )
@@ -136,11 +146,19 @@ def test_21_products_of_two_activations():
 
 @pytest.mark.req("R65")
 def test_22_24_and_28_grouped_transposed_convolutions():
-    found = conv((1, 16, 16, 16), (16, 2, 4, 4), "ConvTranspose", group=4, strides=[2, 2],
-                 pads=[1] * 4)  # fmt: skip
+    found = conv(
+        (1, 16, 16, 16), (16, 2, 4, 4), "ConvTranspose", group=4, strides=[2, 2], pads=[1] * 4
+    )
     assert found.total().figures.macs == 131_072
-    found = conv((2, 4, 8, 8), (4, 1, 3, 3), "ConvTranspose", group=4, strides=[2, 2],
-                 pads=[1] * 4, output_padding=[1, 1])  # fmt: skip
+    found = conv(
+        (2, 4, 8, 8),
+        (4, 1, 3, 3),
+        "ConvTranspose",
+        group=4,
+        strides=[2, 2],
+        pads=[1] * 4,
+        output_padding=[1, 1],
+    )
     assert found.total().figures.macs == 4_608
 
 
@@ -180,9 +198,12 @@ def test_29_a_decode_step_reads_the_keys_of_its_key_heads():
     # Llama-3-8B at 1,024 tokens, half precision: 32 query heads, 8 key heads, 32 layers.
     half = TensorProto.FLOAT16
     inputs = {
-        "q": ((1, 32, 1, 128), half), "k": ((1, 8, 1, 128), half), "v": ((1, 8, 1, 128), half),
-        "pk": ((1, 8, 1023, 128), half), "pv": ((1, 8, 1023, 128), half),
-    }  # fmt: skip
+        "q": ((1, 32, 1, 128), half),
+        "k": ((1, 8, 1, 128), half),
+        "v": ((1, 8, 1, 128), half),
+        "pk": ((1, 8, 1023, 128), half),
+        "pv": ((1, 8, 1023, 128), half),
+    }
     nodes = [("Attention", "q k v _ pk pv", "y", {})]
     read = count(nodes, inputs, opset=23).total().figures.read
     query = 32 * 128 * 2

@@ -62,9 +62,11 @@ class Slow:
 
 
 SIZES = st.one_of(
-    st.integers(1, 4 * KIB), st.integers(1, 2 * MIB), st.integers(MIB, 30 * MIB),
+    st.integers(1, 4 * KIB),
+    st.integers(1, 2 * MIB),
+    st.integers(MIB, 30 * MIB),
     st.sampled_from([511, 512, 513, MIB, MIB + 1, 10 * MIB - 512, 10 * MIB, 19 * MIB, 20 * MIB]),
-)  # fmt: skip
+)
 PROGRAMS = st.lists(st.tuples(SIZES, st.integers(0, 30)), min_size=1, max_size=40)
 
 

@@ -16,8 +16,16 @@ PEAK, SPEED = 1e6, 1e9
 def device(**given):
     peak = {"vector": {"float32": Figure(PEAK, "op/s", "test")}}
     speed = Figure(SPEED, "byte/s", "test")
-    return Device(**{"name": "slow", "title": "slow", "kind": "mcu", "peaks": peak,
-                     "bandwidth": speed, **given})  # fmt: skip
+    return Device(
+        **{
+            "name": "slow",
+            "title": "slow",
+            "kind": "mcu",
+            "peaks": peak,
+            "bandwidth": speed,
+            **given,
+        }
+    )
 
 
 @pytest.mark.req("R17")
@@ -35,8 +43,10 @@ def test_time_is_the_roofline_of_what_is_added():
     assert "no peak for float32" in spent(PRODUCT, no_peak).why
 
 
-PRODUCT = parse_graph("peakfold-graph 1\ninput x: float32[1,8]\nparameter w: float32[8,4]\n"
-                      "y: float32[1,4] = matmul(x, w)\noutput y")  # fmt: skip
+PRODUCT = parse_graph(
+    "peakfold-graph 1\ninput x: float32[1,8]\nparameter w: float32[8,4]\n"
+    "y: float32[1,4] = matmul(x, w)\noutput y"
+)
 
 
 def test_runs_weigh_ops():

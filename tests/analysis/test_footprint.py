@@ -31,8 +31,10 @@ def test_footprint():
     assert not cuda_footprint(RUN, capacity=20 * MIB).fits
     assert RUN.peak == 5 * MIB + 700
     assert RUN.phase_peaks() == {
-        "forward": 3 * MIB + 700, "backward": 5 * MIB + 700, "after": 3 * MIB,
-    }  # fmt: skip
+        "forward": 3 * MIB + 700,
+        "backward": 5 * MIB + 700,
+        "after": 3 * MIB,
+    }
 
 
 @pytest.mark.torch
@@ -42,8 +44,15 @@ def test_the_viewer_draws_it():
 
     data = pickle.loads(snapshot(RUN))
     actions = [entry["action"] for entry in data["device_traces"][0]]
-    assert actions == ["alloc", "alloc", "alloc", "free_requested", "free_completed",
-                       "free_requested", "free_completed"]  # fmt: skip
+    assert actions == [
+        "alloc",
+        "alloc",
+        "alloc",
+        "free_requested",
+        "free_completed",
+        "free_requested",
+        "free_completed",
+    ]
     addresses = {e["addr"] for e in data["device_traces"][0] if e["action"] == "alloc"}
     assert len(addresses) == 3
     page = trace_plot(data)

@@ -33,12 +33,26 @@ def test_the_table_of_the_second_lecture():
 
 @pytest.mark.req("R71", "R78")
 @given(
-    st.integers(1, 5), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40),
-    st.integers(1, 20), st.integers(1, 20), st.integers(1, 3), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 3),
+    st.booleans(),
+)
 def test_every_form_against_its_formula(high, wide, cin, cout, height, width, stride, bias):
-    layer = Layer(kernel=(high, wide), inputs=cin, outputs=cout, size=(height, width),
-                  stride=stride, groups=4, batch=2, bias=bias)  # fmt: skip
+    layer = Layer(
+        kernel=(high, wide),
+        inputs=cin,
+        outputs=cout,
+        size=(height, width),
+        stride=stride,
+        groups=4,
+        batch=2,
+        bias=bias,
+    )
     out = 2 * -(-height // stride) * -(-width // stride)
     right = {
         "standard": high * wide * cin * cout * out,
@@ -58,9 +72,18 @@ def test_every_form_against_its_formula(high, wide, cin, cout, height, width, st
 
 @pytest.mark.parametrize(
     "text",
-    ["", "conv", "conv 3x3 64 @56", "conv 3x3 64->128", "conv 0x3 4->4 @8", "fc 4->4 s2",
-     "conv 3x3 4->4 @8 float33", "conv 3x3 4->4 @99999999999", "conv 3x3 4->4 @8 string"],
-)  # fmt: skip
+    [
+        "",
+        "conv",
+        "conv 3x3 64 @56",
+        "conv 3x3 64->128",
+        "conv 0x3 4->4 @8",
+        "fc 4->4 s2",
+        "conv 3x3 4->4 @8 float33",
+        "conv 3x3 4->4 @99999999999",
+        "conv 3x3 4->4 @8 string",
+    ],
+)
 def test_what_is_no_layer_is_refused(text):
     with pytest.raises(UsageError, match="--op"):
         parse_layer(text)

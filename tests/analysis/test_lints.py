@@ -133,10 +133,22 @@ def test_vocabulary_and_head_size():
 
 
 @pytest.mark.parametrize("count", range(4))
-@pytest.mark.parametrize("kind", [
-    "conv", "fused_conv", "conv_2d", "attention", "sdpa", "group_query_attention", "softmax",
-    "matmul", "gemm", "linear", "addmm",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "conv",
+        "fused_conv",
+        "conv_2d",
+        "attention",
+        "sdpa",
+        "group_query_attention",
+        "softmax",
+        "matmul",
+        "gemm",
+        "linear",
+        "addmm",
+    ],
+)
 def test_ops_without_the_operands_that_they_should_have_get_no_advice(
     kind: str, count: int
 ) -> None:

@@ -14,21 +14,41 @@ from peakfold.device import device_names, load_device, read_device
 from peakfold.errors import UsageError
 
 T4 = load_device("t4")
-CONV = Work(name="conv", kind="conv", macs=231_211_008, other_ops=0, bytes_moved=2_703_360,
-            fixed_bytes=294_912, engine="matrix")  # fmt: skip
-DEPTHWISE = Work(name="dw", kind="conv", macs=1_806_336, other_ops=0, bytes_moved=1_607_936,
-                 engine="vector")  # fmt: skip
-FC = Work(name="fc", kind="gemm", macs=4_096_000, other_ops=0, bytes_moved=16_404_384,
-          fixed_bytes=16_384_000, engine="matrix")  # fmt: skip
+CONV = Work(
+    name="conv",
+    kind="conv",
+    macs=231_211_008,
+    other_ops=0,
+    bytes_moved=2_703_360,
+    fixed_bytes=294_912,
+    engine="matrix",
+)
+DEPTHWISE = Work(
+    name="dw", kind="conv", macs=1_806_336, other_ops=0, bytes_moved=1_607_936, engine="vector"
+)
+FC = Work(
+    name="fc",
+    kind="gemm",
+    macs=4_096_000,
+    other_ops=0,
+    bytes_moved=16_404_384,
+    fixed_bytes=16_384_000,
+    engine="matrix",
+)
 
 
 def some_work(macs: st.SearchStrategy, other: st.SearchStrategy, moved: st.SearchStrategy):
     return st.builds(
-        Work, name=st.just("op"), kind=st.just("op"), macs=macs, other_ops=other,
-        bytes_moved=moved, fixed_bytes=st.integers(0, 10**8),
+        Work,
+        name=st.just("op"),
+        kind=st.just("op"),
+        macs=macs,
+        other_ops=other,
+        bytes_moved=moved,
+        fixed_bytes=st.integers(0, 10**8),
         engine=st.sampled_from(["matrix", "vector", "copy", "none"]),
         dtype=st.sampled_from(["float32", "float16", "bfloat16", "int8", "int4", "int64"]),
-    )  # fmt: skip
+    )
 
 
 COUNTS = (st.integers(0, 10**12), st.integers(0, 10**10), st.integers(0, 10**10))
@@ -39,9 +59,12 @@ works = some_work(*(st.none() | count for count in COUNTS))
 @pytest.mark.req("R73", "R79")
 @pytest.mark.parametrize(
     ("work", "microseconds", "bound", "intensity"),
-    [(CONV, 57.1, "compute", 171.05), (DEPTHWISE, 5.36, "memory", 2.247),
-     (FC, 54.7, "memory", 0.499)],
-)  # fmt: skip
+    [
+        (CONV, 57.1, "compute", 171.05),
+        (DEPTHWISE, 5.36, "memory", 2.247),
+        (FC, 54.7, "memory", 0.499),
+    ],
+)
 def test_known_answers_on_the_t4(
     work: Work, microseconds: float, bound: str, intensity: float
 ) -> None:
@@ -56,23 +79,51 @@ def test_known_answers_on_the_t4(
 @pytest.mark.req("R73")
 def test_a_vector_op_is_not_rated_at_matrix_speed() -> None:
     a100 = load_device("a100-80gb")
-    softmax = Work(name="s", kind="softmax", macs=0, other_ops=10**9, bytes_moved=8,
-                   engine="vector", dtype="float16")  # fmt: skip
+    softmax = Work(
+        name="s",
+        kind="softmax",
+        macs=0,
+        other_ops=10**9,
+        bytes_moved=8,
+        engine="vector",
+        dtype="float16",
+    )
     found = op_time(softmax, a100)
     assert found.compute_s == pytest.approx(1e9 / 19.5e12)
     # Nor are the additions of a convolution's bias.
-    conv = Work(name="c", kind="conv", macs=1, other_ops=10**9, bytes_moved=8, engine="matrix",
-                dtype="float16")  # fmt: skip
+    conv = Work(
+        name="c",
+        kind="conv",
+        macs=1,
+        other_ops=10**9,
+        bytes_moved=8,
+        engine="matrix",
+        dtype="float16",
+    )
     assert op_time(conv, a100).compute_s == pytest.approx(1e9 / 19.5e12)
 
 
 def test_work_on_one_engine_adds_up_and_on_two_overlaps() -> None:
     a100 = load_device("a100-80gb")
-    both = Work(name="c", kind="conv", macs=10**9, other_ops=10**9, bytes_moved=0,
-                engine="matrix", dtype="float32")  # fmt: skip
+    both = Work(
+        name="c",
+        kind="conv",
+        macs=10**9,
+        other_ops=10**9,
+        bytes_moved=0,
+        engine="matrix",
+        dtype="float32",
+    )
     assert op_time(both, a100).compute_s == pytest.approx(3e9 / 19.5e12)
-    half = Work(name="c", kind="conv", macs=10**12, other_ops=10**9, bytes_moved=0,
-                engine="matrix", dtype="float16")  # fmt: skip
+    half = Work(
+        name="c",
+        kind="conv",
+        macs=10**12,
+        other_ops=10**9,
+        bytes_moved=0,
+        engine="matrix",
+        dtype="float16",
+    )
     assert op_time(half, a100).compute_s == pytest.approx(2e12 / 312e12)
 
 
@@ -97,8 +148,9 @@ def test_views_take_no_time_and_launches_bound_from_below() -> None:
     board = read_device(
         "[peak.vector]\nfloat32 = { gflops = 1 }\n[memory]\nbandwidth = { gb_s = 1 }\n"
         "[chip]\nlaunch = { us = 5 }",
-        "b", "b.toml",
-    )  # fmt: skip
+        "b",
+        "b.toml",
+    )
     view = Work(name="v", kind="reshape", macs=0, other_ops=0, bytes_moved=0, engine="none")
     small = Work(name="s", kind="relu", macs=0, other_ops=4, bytes_moved=32)
     large = Work(name="l", kind="relu", macs=0, other_ops=4, bytes_moved=32_000)
@@ -126,9 +178,15 @@ def test_the_bound_is_the_largest_of_its_parts(work: Work, name: str) -> None:
 @given(whole, st.sampled_from(device_names()), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_more_work_never_takes_less_time(work: Work, name: str, macs: int, moved: int) -> None:
     device = load_device(name)
-    more = Work(name="op", kind="op", macs=(work.macs or 0) + macs, other_ops=work.other_ops,
-                bytes_moved=(work.bytes_moved or 0) + moved, engine=work.engine,
-                dtype=work.dtype)  # fmt: skip
+    more = Work(
+        name="op",
+        kind="op",
+        macs=(work.macs or 0) + macs,
+        other_ops=work.other_ops,
+        bytes_moved=(work.bytes_moved or 0) + moved,
+        engine=work.engine,
+        dtype=work.dtype,
+    )
     before, after = op_time(work, device), op_time(more, device)
     if before.time_s is not None and after.time_s is not None and after.partial <= before.partial:
         assert after.time_s >= before.time_s

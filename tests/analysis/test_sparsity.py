@@ -21,10 +21,16 @@ RNG = np.random.default_rng(7)
 
 def measured(tmp_path, nodes, inputs, stored, opset=17) -> Effective:
     model = helper.make_model(
-        helper.make_graph([node(n) for n in nodes], "m", [info(k, v) for k, v in inputs.items()],
-                          [helper.make_empty_tensor_value_info("y")], stored),
-        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)], ir_version=10,
-    )  # fmt: skip
+        helper.make_graph(
+            [node(n) for n in nodes],
+            "m",
+            [info(k, v) for k, v in inputs.items()],
+            [helper.make_empty_tensor_value_info("y")],
+            stored,
+        ),
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)],
+        ir_version=10,
+    )
     path = tmp_path / "m.onnx"
     onnx.save(model, path)
     graph = load(path).graph
@@ -42,8 +48,9 @@ def sparse(shape, density):
 def test_half_of_a_layer_pruned(tmp_path):
     w = RNG.standard_normal((64, 64)).astype(np.float32)
     w.reshape(-1)[RNG.permutation(4096)[:2048]] = 0
-    found = measured(tmp_path, [("Gemm", "x w", "y", {"transB": 1})], {"x": (4, 64)},
-                     [values("w", w)])  # fmt: skip
+    found = measured(
+        tmp_path, [("Gemm", "x w", "y", {"transB": 1})], {"x": (4, 64)}, [values("w", w)]
+    )
     # pruned50_linear of the measured table: dense 16,384 by every counter
     assert (found.macs, found.unstructured) == (16384, 8192)
     assert (found.elements, found.zeros) == (4096, 2048)

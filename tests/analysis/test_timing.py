@@ -64,9 +64,12 @@ FC = fully_connected(1)
 @pytest.mark.req("R73", "R79")
 @pytest.mark.parametrize(
     ("graph", "microseconds", "bound"),
-    [(padded(1, 64, 128), 57.1, "compute"), (padded(64, 64, 64), 5.36, "memory"),
-     (FC, 54.7, "memory")],
-)  # fmt: skip
+    [
+        (padded(1, 64, 128), 57.1, "compute"),
+        (padded(64, 64, 64), 5.36, "memory"),
+        (FC, 54.7, "memory"),
+    ],
+)
 def test_known_answers_from_whole_graphs(graph: Graph, microseconds: float, bound: str) -> None:
     found = on(graph, T4)
     assert found.time_s is not None
@@ -93,9 +96,7 @@ def test_a_t4_is_faster_than_a_server_cpu_by_the_ratio_of_what_bounds_them() -> 
 
 
 def test_precision_scales_bytes_and_rates() -> None:
-    single, half, eighth = (
-        on(FC, T4, precision=name) for name in ("float32", "float16", "int8")
-    )  # fmt: skip
+    single, half, eighth = (on(FC, T4, precision=name) for name in ("float32", "float16", "int8"))
     assert single.time_s == pytest.approx(16_404_384 / 3e11)
     assert half.time_s == pytest.approx(8_202_192 / 3e11)
     assert eighth.time_s == pytest.approx(4_101_096 / 3e11)
@@ -113,9 +114,13 @@ def test_the_turning_batch_does_not_depend_on_the_batch_of_the_file() -> None:
 
 
 GROUPS = {
-    (1, 3, 32, 3): "stem", (1, 64, 32, 3): "conv", (1, 64, 32, 1): "pointwise",
-    (4, 64, 32, 3): "group_conv", (64, 64, 64, 3): "depthwise", (64, 64, 128, 3): "depthwise",
-}  # fmt: skip
+    (1, 3, 32, 3): "stem",
+    (1, 64, 32, 3): "conv",
+    (1, 64, 32, 1): "pointwise",
+    (4, 64, 32, 3): "group_conv",
+    (64, 64, 64, 3): "depthwise",
+    (64, 64, 128, 3): "depthwise",
+}
 
 
 @pytest.mark.parametrize("shape", GROUPS)
@@ -135,20 +140,27 @@ def test_the_table_of_groups_has_only_kinds_there_are_and_groups_there_are() -> 
 
 @pytest.mark.parametrize(
     ("line", "group"),
-    [("parameter w: float32[8,3,3,4]\ny: float32[1,9,9,8] = conv_2d(x, w)", "stem"),
-     ("parameter w: float32[8,3,3,5]\ny: float32[1,9,9,8] = conv_2d(x, w)", "conv"),
-     ("parameter w: float32[8,1,1,9]\ny: float32[1,9,9,8] = conv_2d(x, w)", "pointwise"),
-     ("parameter w: float32[1,3,3,9]\ny: float32[1,9,9,9] = depthwise_conv_2d(x, w)",
-      "depthwise"),
-     ("parameter w: float32[9,9]\nparameter b: float32[9]\n"
-      "y: float32[1,9,9,9] = addmm(b, x, w)", "matmul"),
-     ("y: float32[1,9,9,9] = matmul(x, x)", "bmm"),
-     ("z: float32[1,9,9,9] = relu(x)\ny: float32[1,9,9,9] = matmul(x, z)", "bmm"),
-     ("y: float32[1,9,9,9] = sdpa(x, x, x)", "attention"),
-     ("y: float32[1,9,9,9] = reduction(x)", "reduce"),
-     ("y: float32[1,9,9,9] = max_pool_2d(x)", "reduce"),
-     ("y: float32[1,9,9,9] = stranger(x)", "elementwise")],
-)  # fmt: skip
+    [
+        ("parameter w: float32[8,3,3,4]\ny: float32[1,9,9,8] = conv_2d(x, w)", "stem"),
+        ("parameter w: float32[8,3,3,5]\ny: float32[1,9,9,8] = conv_2d(x, w)", "conv"),
+        ("parameter w: float32[8,1,1,9]\ny: float32[1,9,9,8] = conv_2d(x, w)", "pointwise"),
+        (
+            "parameter w: float32[1,3,3,9]\ny: float32[1,9,9,9] = depthwise_conv_2d(x, w)",
+            "depthwise",
+        ),
+        (
+            "parameter w: float32[9,9]\nparameter b: float32[9]\n"
+            "y: float32[1,9,9,9] = addmm(b, x, w)",
+            "matmul",
+        ),
+        ("y: float32[1,9,9,9] = matmul(x, x)", "bmm"),
+        ("z: float32[1,9,9,9] = relu(x)\ny: float32[1,9,9,9] = matmul(x, z)", "bmm"),
+        ("y: float32[1,9,9,9] = sdpa(x, x, x)", "attention"),
+        ("y: float32[1,9,9,9] = reduction(x)", "reduce"),
+        ("y: float32[1,9,9,9] = max_pool_2d(x)", "reduce"),
+        ("y: float32[1,9,9,9] = stranger(x)", "elementwise"),
+    ],
+)
 def test_groups_of_other_front_ends(line: str, group: str) -> None:
     graph = parse_graph(f"peakfold-graph 1\ninput x: float32[1,9,9,9]\n{line}\noutput y")
     assert group_of(graph.ops[-1], graph) == group
@@ -175,8 +187,15 @@ def test_tasks_of_other_ops() -> None:
     )
     tasks = tasks_of(graph, cost_of(graph))
     assert [task.group for task in tasks] == [
-        "matmul", "copy", "bmm", "softmax", "copy", "activation", "reduce", "elementwise"
-    ]  # fmt: skip
+        "matmul",
+        "copy",
+        "bmm",
+        "softmax",
+        "copy",
+        "activation",
+        "reduce",
+        "elementwise",
+    ]
     assert [task.weights for task in tasks] == [256, 0, 0, 0, 0, 0, 0, 0]
     assert [task.elements for task in tasks] == [512, 512, 640, 256, 0, 256, 130, 258]
     assert [task.owner for task in tasks] == list(range(8))
@@ -200,10 +219,16 @@ def fit(**more: float) -> Latency:
     groups = dict.fromkeys(get_args(Group), 3e-12)
     constants = {"launch": 5e-6, "weight": 1e-12, **more}
     return Latency(
-        name="x", source="s", conditions="c", dtype="float32", batch=256,
-        compute={"matmul": 2e-12, "conv": 1e-12}, memory=groups,
-        check=Check(models=1, families=1, median=0.1, p90=0.2), **constants,
-    )  # fmt: skip
+        name="x",
+        source="s",
+        conditions="c",
+        dtype="float32",
+        batch=256,
+        compute={"matmul": 2e-12, "conv": 1e-12},
+        memory=groups,
+        check=Check(models=1, families=1, median=0.1, p90=0.2),
+        **constants,
+    )
 
 
 def test_an_estimate_is_the_sum_of_its_terms() -> None:
@@ -244,7 +269,7 @@ def test_batches_of_a_file_are_swept_from_one_sample() -> None:
         on(FC, T4).sweep([0])
     open_batch = parse_graph(
         "peakfold-graph 1\ninput x: float32[n,4]\ny: float32[n,4] = relu(x)\noutput y"
-    )  # fmt: skip
+    )
     with pytest.raises(UsageError, match="how many samples"):
         on(open_batch, T4).sweep([1])
 
@@ -406,11 +431,13 @@ def test_a_latency_table_is_read_in_its_units() -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("device", "table"),
-    [("rtx-3090:eager", "amp-nchw-pt240-cu124-rtx3090"),
-     ("rtx-4090:eager", "amp-nchw-pt291-cu128-4090"),
-     ("rtx-4090:compiled", "amp-nchw-pt291-cu128-4090-dynamo"),
-     ("rtx-5090:eager", "amp-nchw-pt291-cu130-5090")],
-)  # fmt: skip
+    [
+        ("rtx-3090:eager", "amp-nchw-pt240-cu124-rtx3090"),
+        ("rtx-4090:eager", "amp-nchw-pt291-cu128-4090"),
+        ("rtx-4090:compiled", "amp-nchw-pt291-cu128-4090-dynamo"),
+        ("rtx-5090:eager", "amp-nchw-pt291-cu130-5090"),
+    ],
+)
 def test_real_files_take_about_as_long_as_was_measured(
     shared: Path, device: str, table: str
 ) -> None:

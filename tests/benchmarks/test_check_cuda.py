@@ -78,11 +78,23 @@ def test_a_check_that_cannot_run_leaves_the_others(script, monkeypatch, capsys):
 
 def test_a_snapshot_becomes_a_fixture_without_the_machine(script):
     frame = {"name": "forward", "filename": "/home/me/model.py", "line": 3}
-    event = {"action": "alloc", "addr": 0x7F0000000200, "size": 512, "stream": 0,
-             "frames": [frame], "time_us": 7}  # fmt: skip
-    segment = {"address": 0x7F0000000000, "total_size": 2 << 20, "stream": 0,
-               "segment_type": "small", "allocated_size": 512, "active_size": 512,
-               "blocks": [{"size": 512, "state": "active_allocated", "address": 1}]}  # fmt: skip
+    event = {
+        "action": "alloc",
+        "addr": 0x7F0000000200,
+        "size": 512,
+        "stream": 0,
+        "frames": [frame],
+        "time_us": 7,
+    }
+    segment = {
+        "address": 0x7F0000000000,
+        "total_size": 2 << 20,
+        "stream": 0,
+        "segment_type": "small",
+        "allocated_size": 512,
+        "active_size": 512,
+        "blocks": [{"size": 512, "state": "active_allocated", "address": 1}],
+    }
     found = script.reduced({"segments": [segment], "device_traces": [[], [event]]})
     assert found["device_traces"] == [
         [{"action": "alloc", "size": 512, "stream": 0, "addr": 512, "frames": ["forward"]}]
@@ -103,8 +115,16 @@ def test_reports_say_what_no_card_has_confirmed(monkeypatch):
     assert unverified([whole, off]) == ("context",)
 
     def said(doubtful):
-        sizes = dict.fromkeys(("allocated_bytes", "reserved_bytes", "expandable_reserved_bytes",
-                               "library_bytes", "context_bytes"), 1)  # fmt: skip
+        sizes = dict.fromkeys(
+            (
+                "allocated_bytes",
+                "reserved_bytes",
+                "expandable_reserved_bytes",
+                "library_bytes",
+                "context_bytes",
+            ),
+            1,
+        )
         return training._confirmed(
             AllocatorRecord(**sizes, verified=not doubtful, unverified=list(doubtful))
         )

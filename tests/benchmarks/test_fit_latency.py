@@ -27,9 +27,15 @@ def script() -> ModuleType:
 
 
 fit = script()
-CONSTANTS = {"conv.macs": 1e-14, "conv.elements": 5e-12, "matmul.macs": 2e-14,
-             "matmul.elements": 1e-12, "elementwise.elements": 2e-12, "weights": 3e-12,
-             "ops": 6e-6}  # fmt: skip
+CONSTANTS = {
+    "conv.macs": 1e-14,
+    "conv.elements": 5e-12,
+    "matmul.macs": 2e-14,
+    "matmul.elements": 1e-12,
+    "elementwise.elements": 2e-12,
+    "weights": 3e-12,
+    "ops": 6e-6,
+}
 
 
 def made_up(noise: float, seed: int = 0, count: int = 300) -> object:
@@ -40,9 +46,16 @@ def made_up(noise: float, seed: int = 0, count: int = 300) -> object:
     x = np.exp(rng.normal(0, 1.0, (count, len(columns)))) * scale
     seconds = x @ np.array(list(CONSTANTS.values())) * np.exp(rng.normal(0, noise, count))
     family = np.array([f"family{at % 30}" for at in range(count)])
-    return fit.Rows(models=[f"m{at}" for at in range(count)], family=family,
-                    batch=np.full(count, 256), seconds=seconds, x=x, columns=columns,
-                    published=np.ones((count, 3)), left_out=0)  # fmt: skip
+    return fit.Rows(
+        models=[f"m{at}" for at in range(count)],
+        family=family,
+        batch=np.full(count, 256),
+        seconds=seconds,
+        x=x,
+        columns=columns,
+        published=np.ones((count, 3)),
+        left_out=0,
+    )
 
 
 def test_it_finds_the_constants_behind_clean_times() -> None:
@@ -96,8 +109,10 @@ def test_the_script_reads_its_tables_and_writes_presets(tmp_path: Path) -> None:
         for at in range(60):
             values = np.exp(rng.normal(2, 1, len(names) - 5))
             writer.writerow([f"m{at}", 224, f"f{at % 12}", 5, 100, *values])
-    lines = ["model,infer_img_size,infer_samples_per_sec,infer_batch_size,param_count,"
-             "infer_gmacs,infer_macts"]  # fmt: skip
+    lines = [
+        "model,infer_img_size,infer_samples_per_sec,infer_batch_size,param_count,"
+        "infer_gmacs,infer_macts"
+    ]
     lines += [f"m{at}.tag,224,{100 + at},256,5.0,1.0,10" for at in range(50)]
     lines += ["m50,224,,256,5,1,10", "m51,224,9,256,4.0,1,10", "stranger,224,9,256,5,1,10"]
     (tmp_path / "benchmark-infer-t.csv").write_text("\n".join(lines), "utf-8")

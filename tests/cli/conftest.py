@@ -55,12 +55,14 @@ def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"
     folder.mkdir()
     for name, text in {
-        "ex4.pf": graphs.EX4, "chain.pf": graphs.CHAIN, "roles.pf": graphs.ROLES,
+        "ex4.pf": graphs.EX4,
+        "chain.pf": graphs.CHAIN,
+        "roles.pf": graphs.ROLES,
         "evil.pf": graphs.evil(),
         "open.pf": "peakfold-graph 1\ninput x: int8[n,64]\ny: int8[n,64] = relu(x)\noutput y\n",
         "cyclic.pf": "peakfold-graph 1\na: int8[4] = relu(b)\nb: int8[4] = relu(a)\noutput b\n",
         "surrogate.pf": 'peakfold-graph 1\ninput "\\ud800": int8[4]\noutput "\\ud800"\n',
-    }.items():  # fmt: skip
+    }.items():
         (folder / name).write_text(text, "utf-8")
     (folder / "broken.onnx").write_bytes(b"\x08\x07not a model\xff\xff")
     return folder

@@ -44,8 +44,9 @@ def test_models_side_by_side(call: Call, pair: tuple[Path, Path]) -> None:
     table = call("compare", *pair, "--dim", "n=2", "--csv", "-", "--no-peak").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [(row["name"], row["macs"], row["peak_bytes"]) for row in rows] == [
-        ("small", "128", ""), ("large", "256", ""),
-    ]  # fmt: skip
+        ("small", "128", ""),
+        ("large", "256", ""),
+    ]
     text = call("compare", *pair, "--dim", "n=2").stdout
     assert re.search(r"small\s+64\s+128", text)
     assert "| small | 64 |" in call("compare", *pair, "--dim", "n=2", "--markdown", "-").stdout
@@ -74,14 +75,17 @@ def test_before_and_after_op_by_op(call: Call, tmp_path: Path) -> None:
     text = MODEL.format(type="float32", width=16).replace("[n,", "[2,")
     before.write_text(text)
     after.write_text(
-        text.replace("float32[8,16]", "int8[8,16]")
-        .replace('relu(a) name="act"', 'clip(a) name="clamp"')
-    )  # fmt: skip
+        text.replace("float32[8,16]", "int8[8,16]").replace(
+            'relu(a) name="act"', 'clip(a) name="clamp"'
+        )
+    )
     document = json.loads(call("compare", before, after, "--ops", "--json", "--no-peak").stdout)
     changes = {row["name"]: row for row in document["ops"]}
     assert {name: row["change"] for name, row in changes.items()} == {
-        "fc": "changed", "act": "removed", "clamp": "added",
-    }  # fmt: skip
+        "fc": "changed",
+        "act": "removed",
+        "clamp": "added",
+    }
     fc = changes["fc"]
     assert fc["macs_before"] == fc["macs_after"] == 256
     assert fc["bytes_moved_before"] - fc["bytes_moved_after"] == 128 * 3
@@ -98,8 +102,9 @@ def circles(path: Path) -> list[ET.Element]:
 def test_accuracy_against_parameters(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
     table, chart = tmp_path / "top1.csv", tmp_path / "chart.svg"
     table.write_text("model,accuracy\nsmall.pf,60.5\nlarge,70\n")
-    result = call("compare", *pair, "--dim", "n=2", "--no-peak", "--accuracy", table,
-                  "--chart", chart)  # fmt: skip
+    result = call(
+        "compare", *pair, "--dim", "n=2", "--no-peak", "--accuracy", table, "--chart", chart
+    )
     assert result.exit_code == 0, result.stderr
     assert "60.5" in result.stdout
     large, small = circles(chart)
@@ -122,10 +127,11 @@ def test_compute_demand_over_time(call: Call, tmp_path: Path) -> None:
     assert "large scale" in drawn
     assert len(circles(chart)) == 3
     for text, words in (
-        ("name,year\nA,2012\n", "no column 'flops'"), ("name,year,flops\n", "no row"),
+        ("name,year\nA,2012\n", "no column 'flops'"),
+        ("name,year,flops\n", "no row"),
         ("name,year,flops\nA,soon,1e3\n", "'soon' is no number"),
         ("name,year,flops\nA,2012,-1\n", "not above 0"),
-    ):  # fmt: skip
+    ):
         table.write_text(text)
         result = call("compare", "--growth", table, "--chart", chart, "--force")
         assert result.exit_code == 1
@@ -164,8 +170,9 @@ def test_names_stand_beside_long_changes(call: Call, tmp_path: Path) -> None:
     head = "peakfold-graph 1\ninput x: float32[128,300]\nparameter w: float32[300,300]\n"
     before, after = tmp_path / "before.pf", tmp_path / "after.pf"
     before.write_text(head + 'a: float32[128,300] = matmul(x, w) name="block_1/fc"\noutput a')
-    after.write_text(head + 'a: float32[128,300] = global_average_pool(x) name="block_1/fc"\n'
-                     "output a")  # fmt: skip
+    after.write_text(
+        head + 'a: float32[128,300] = global_average_pool(x) name="block_1/fc"\noutput a'
+    )
     text = call("compare", before, after, "--ops", "--no-peak").stdout
     row = text.splitlines()[-1]
     assert row.startswith("block_1/fc  ")
@@ -190,13 +197,17 @@ def test_before_and_after_pruning(call: Call, tmp_path: Path) -> None:
     halved[::4], halved[1::4] = 0, 0  # two of four inputs
     second = np.ones((8, 4), np.float32)
     for name, weights in (("dense", first), ("pruned", pruned), ("halved", halved)):
-        nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
-                 helper.make_node("MatMul", ["h", "v"], ["y"], name="second")]  # fmt: skip
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
+            helper.make_node("MatMul", ["h", "v"], ["y"], name="second"),
+        ]
         graph = helper.make_graph(
-            nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 16))],
+            nodes,
+            "net",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 16))],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 4))],
             [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(second, "v")],
-        )  # fmt: skip
+        )
         onnx.save(helper.make_model(graph), tmp_path / f"{name}.onnx")
     line = ("compare", tmp_path / "dense.onnx", tmp_path / "pruned.onnx", "--no-peak")
     document = json.loads(call(*line, "--ops", "--sparsity", "--json").stdout)

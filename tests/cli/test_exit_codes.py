@@ -97,9 +97,15 @@ def test_exit_codes_and_one_error_line(
 
 @pytest.mark.parametrize(
     ("code", "line"),
-    [(0, "plan chain.pf"), (1, "plan broken.onnx"), (2, "plan"), (2, "nonsense"),
-     (3, "plan chain.pf --budget 1"), (5, "verify chain.pf ex4.pf")],
-)  # fmt: skip
+    [
+        (0, "plan chain.pf"),
+        (1, "plan broken.onnx"),
+        (2, "plan"),
+        (2, "nonsense"),
+        (3, "plan chain.pf --budget 1"),
+        (5, "verify chain.pf ex4.pf"),
+    ],
+)
 def test_the_same_as_a_real_process(shell: Shell, models: Path, code: int, line: str) -> None:
     done = shell(*line.split(), cwd=models)
     assert done.returncode == code

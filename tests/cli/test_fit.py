@@ -58,8 +58,15 @@ def test_a_budget_is_about_the_total(call, model):
     assert answer["fits"] is True
     assert answer["answer"].startswith(f"fits ({COUNTED}): needs ")
     assert answer["need_bytes"] == WHOLE == answer["total_bytes"] == answer["total_at_least_bytes"]
-    assert answer["total"] == {"arena": ARENA, "static": WEIGHTS, "input": IMAGE, "output": 0,
-                               "scratch": 0, "runtime": 0, "context": 0}  # fmt: skip
+    assert answer["total"] == {
+        "arena": ARENA,
+        "static": WEIGHTS,
+        "input": IMAGE,
+        "output": 0,
+        "scratch": 0,
+        "runtime": 0,
+        "context": 0,
+    }
     assert answer["beside_bytes"] == WHOLE - ARENA
     answer, line = asked(call, model, "--budget", WHOLE - 1, code=3)
     assert answer["fits"] is False
@@ -92,9 +99,14 @@ def test_the_same_total_in_plan_fit_and_compare(call, model):
 
 def test_bands_of_rows_are_no_answer_as_it_is(call, tmp_path):
     path = tmp_path / "net.pf"
-    path.write_text(TEXT.replace("output y", """parameter v: float32[8,16,3,3]
+    path.write_text(
+        TEXT.replace(
+            "output y",
+            """parameter v: float32[8,16,3,3]
 c: float32[1,8,16,16] = conv(y, v, pads=[1,1,1,1], strides=[2,2])
-output c"""))  # fmt: skip
+output c""",
+        )
+    )
     answer, line = asked(call, path, "--arena-budget", "50KiB", code=3)
     assert (answer["fits"], answer["plan_fits"]) == (False, True)
     assert answer["answer"].startswith("as it is: does not fit: needs ")
@@ -127,14 +139,20 @@ def test_a_microcontrollers_flash_is_apart(call, model):
 
 def test_time_and_batch_are_told_or_why_not(call, tmp_path):
     path = tmp_path / "net.pf"
-    path.write_text(TEXT.replace("output y", """parameter v: float32[8,16,3,3]
+    path.write_text(
+        TEXT.replace(
+            "output y",
+            """parameter v: float32[8,16,3,3]
 c: float32[1,8,16,16] = conv(y, v, pads=[1,1,1,1], strides=[2,2])
 p: float32[1,8,1,1] = global_average_pool(c)
 f: float32[8] = reshape(p, shape=[8])
-output f"""))  # fmt: skip
+output f""",
+        )
+    )
     flags = ("fit", str(path), "--arena-budget", "60KiB", "--time-limit", "0.1")
-    bare, timed = (json.loads(call(*flags, *more, "--json").stdout)
-                   for more in ((), ("--device", "t4")))  # fmt: skip
+    bare, timed = (
+        json.loads(call(*flags, *more, "--json").stdout) for more in ((), ("--device", "t4"))
+    )
     for answer in (bare, timed):
         assert answer["largest_batch"] is None
         assert answer["batch_note"]
@@ -159,10 +177,15 @@ def test_a_device_holds_weights_and_inputs_too(call, model):
 
 def test_the_flag_it_recommends_makes_the_plan(call, tmp_path):
     path = tmp_path / "net.pf"
-    path.write_text(TEXT.replace("output y", """v: float32[4,16,3,3] = opaque(x)
+    path.write_text(
+        TEXT.replace(
+            "output y",
+            """v: float32[4,16,3,3] = opaque(x)
 z: float32[1,16,32,32] = max_pool(y, kernel_shape=[1,1])
 u: float32[1,16,16,16] = max_pool(y, kernel_shape=[2,2], strides=[2,2])
-output u"""))  # fmt: skip
+output u""",
+        )
+    )
     done = call("fit", str(path), "--arena-budget", "50KiB", "--json")
     answer = json.loads(done.stdout)
     best = [lever for lever in answer["options"] if lever["applied"]][-1]
@@ -222,8 +245,10 @@ def test_a_need_sixteen_bytes_below_the_budget_fits(call, shared):
 @pytest.mark.shared
 def test_a_tflite_planned_for_nobody_says_what_its_interpreter_takes(call, shared):
     model = shared / "models/tflite/person_detect.tflite"
-    said = ("TensorFlow Lite Micro takes 83.266 KiB for this file today: "
-            "plan for it with --target tflm.")  # fmt: skip
+    said = (
+        "TensorFlow Lite Micro takes 83.266 KiB for this file today: "
+        "plan for it with --target tflm."
+    )
     for words in (("plan",), ("fit", "--budget", "1MiB")):
         verb, *more = words
         assert said in json.loads(call(verb, model, *more, "--json").stdout)["notes"]
@@ -235,9 +260,7 @@ def test_a_tflite_planned_for_nobody_says_what_its_interpreter_takes(call, share
 @pytest.mark.shared
 def test_other_kernels_keep_what_nobody_measured(call, shared):
     model = shared / "models/tflite/person_detect.tflite"
-    answer, line = asked(
-        call, model, "--target", "tflm-cmsis", "--budget", "256KiB", code=3
-    )  # fmt: skip
+    answer, line = asked(call, model, "--target", "tflm-cmsis", "--budget", "256KiB", code=3)
     assert (answer["fits"], answer["unknown"]) == (None, ["what the runtime keeps"])
     assert line == (
         "peakfold: error: not known whether it fits: it hangs on what the runtime keeps"
@@ -296,8 +319,9 @@ def test_the_batch_that_a_symbol_names_is_tried_by_its_name(call, tmp_path):
         helper.make_node("Shape", ["x"], ["dims"]),
         *(helper.make_node("Gather", ["dims", f"at{i}"], [i]) for i in ints),
         helper.make_node("Concat", ["b", "s", "heads"], ["shape"], axis=0),
-        helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Relu", ["r"], ["y"]),
-    ]  # fmt: skip
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
     stored = [helper.make_tensor(f"at{i}", TensorProto.INT64, [1], [at]) for i, at in ints.items()]
     stored.append(helper.make_tensor("heads", TensorProto.INT64, [2], [2, 4]))
     sides = [

@@ -25,9 +25,12 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_output_is_the_golden_one(
-    call: Call, models: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config,
+    call: Call,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
     name: str,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(models)
     result = call(*CASES[name].split())
     assert result.exit_code == 0, result.stderr

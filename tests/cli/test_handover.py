@@ -70,8 +70,10 @@ def test_plans_that_do_not_go_with_the_file(call: Call, model: Path, tmp_path: P
     other.write_bytes(chain(["ABS"]).bytes())
     assert call("plan", str(other), "--target", "tflm", "-o", str(plan)).exit_code == 0
     out = tmp_path / "out.tflite"
-    for arguments in (("apply", str(model), str(plan), "-o", str(out)),
-                      ("measure", str(model), str(plan))):  # fmt: skip
+    for arguments in (
+        ("apply", str(model), str(plan), "-o", str(out)),
+        ("measure", str(model), str(plan)),
+    ):
         done = call(*arguments)
         assert done.exit_code == 5
         assert "another model" in done.stderr
@@ -88,11 +90,15 @@ def test_calls_that_are_wrong(call: Call, model: Path, tmp_path: Path) -> None:
     text.write_text("peakfold-graph 1\ninput x: int8[4]\ny: int8[4] = relu(x)\noutput y\n")
     out = str(tmp_path / "out")
     for arguments in (
-        ("apply", str(text), "-o", out), ("apply", str(model), "--to", "c", "-o", out),
-        ("apply", str(tmp_path / "none.tflite"), "-o", out), ("measure", str(text)),
-        ("verify", str(text)), ("measure", str(model), "-o", out), ("verify", str(model), "--run"),
+        ("apply", str(text), "-o", out),
+        ("apply", str(model), "--to", "c", "-o", out),
+        ("apply", str(tmp_path / "none.tflite"), "-o", out),
+        ("measure", str(text)),
+        ("verify", str(text)),
+        ("measure", str(model), "-o", out),
+        ("verify", str(model), "--run"),
         ("measure", str(text), "--scratch"),
-    ):  # fmt: skip
+    ):
         done = call(*arguments)
         assert done.exit_code == 2, (arguments, done.stderr)
         assert done.stderr.count("\n") == 1

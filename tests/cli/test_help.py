@@ -81,8 +81,23 @@ def test_every_strategy_of_the_help_runs(call: Call, models: object) -> None:
 def test_flags_reach_the_planner(call: Call, models: object) -> None:
     import json
 
-    flags = ["--target", "mxnet", "--mode", "share", "--share", "nnvm", "--inputs", "pinned",
-             "--outputs", "external", "--align", "32", "--seed", "7", "--no-fold"]  # fmt: skip
+    flags = [
+        "--target",
+        "mxnet",
+        "--mode",
+        "share",
+        "--share",
+        "nnvm",
+        "--inputs",
+        "pinned",
+        "--outputs",
+        "external",
+        "--align",
+        "32",
+        "--seed",
+        "7",
+        "--no-fold",
+    ]
     plan = json.loads(call("plan", f"{models}/chain.pf", *flags, "--json").stdout)["plan"]
     assert plan["policies"] == {"inputs": "pinned", "outputs": "external", "align": 32}
     assert (plan["target"], plan["mode"], plan["strategy"]) == ("mxnet", "share", "counter")

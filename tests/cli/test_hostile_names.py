@@ -16,10 +16,26 @@ from .conftest import Call
 
 LONG = 20_000
 NAMES = [
-    "\x1b[31mred\x07", "</script><b>", "*/ int x;", "??/", "a\r\nb", "x" * LONG, "\u202eabc",
-    "n\0ul", "=cmd|'/C calc'!A0", "-1+1", "@sum", "../../x", "", "\x9b31m", "|`a`|", "\u2028",
-    "[red]x[/red]", "x " * (LONG // 2), "\ufeff",
-]  # fmt: skip
+    "\x1b[31mred\x07",
+    "</script><b>",
+    "*/ int x;",
+    "??/",
+    "a\r\nb",
+    "x" * LONG,
+    "\u202eabc",
+    "n\0ul",
+    "=cmd|'/C calc'!A0",
+    "-1+1",
+    "@sum",
+    "../../x",
+    "",
+    "\x9b31m",
+    "|`a`|",
+    "\u2028",
+    "[red]x[/red]",
+    "x " * (LONG // 2),
+    "\ufeff",
+]
 
 
 def model_of(name: str) -> str:
@@ -50,30 +66,37 @@ def test_every_output_is_safe(call: Call, hostile: Path, monkeypatch: pytest.Mon
     made = call("plan", "m.pf", "-o", "p.json", "--svg", "m.svg", "--budget", "1")
     assert made.exit_code == 3
     for done in (
-        made, call("inspect", "m.pf", "--lint", "--by", "scope"), call("modes", "m.pf"),
-        call("fit", "m.pf", "--budget", "1", "--time-limit", "0"), call("lanes", "m.pf"),
-        call("inspect", "m.pf", "--markdown", "-"), call("compare", "m.pf", "--markdown", "-"),
-        call("verify", "m.pf", "p.json"), call("plan", "m.pf", "--split", "9=2"),
-    ):  # fmt: skip
+        made,
+        call("inspect", "m.pf", "--lint", "--by", "scope"),
+        call("modes", "m.pf"),
+        call("fit", "m.pf", "--budget", "1", "--time-limit", "0"),
+        call("lanes", "m.pf"),
+        call("inspect", "m.pf", "--markdown", "-"),
+        call("compare", "m.pf", "--markdown", "-"),
+        call("verify", "m.pf", "p.json"),
+        call("plan", "m.pf", "--split", "9=2"),
+    ):
         safe(done.stdout)
         safe(done.stderr)
     for picture in (
-        Path("m.svg").read_text(), call("modes", "m.pf", "--chart", "-").stdout,
+        Path("m.svg").read_text(),
+        call("modes", "m.pf", "--chart", "-").stdout,
         call("inspect", "m.pf", "--device", "t4", "--roofline", "-").stdout,
-    ):  # fmt: skip
+    ):
         minidom.parseString(picture)
         safe(picture)
     for data in (
-        Path("p.json").read_text(), call("plan", "m.pf", "--json").stdout,
+        Path("p.json").read_text(),
+        call("plan", "m.pf", "--json").stdout,
         call("inspect", "m.pf", "--json").stdout,
-    ):  # fmt: skip
+    ):
         safe(data, whole=True)
         json.loads(data)
     for table in (
         call("inspect", "m.pf", "--csv", "-"),
         call("compare", "m.pf", "m.pf", "--ops", "--csv", "-"),
         call("apply", "m.pf", "p.json", "--to", "csv", "-o", "-"),
-    ):  # fmt: skip
+    ):
         safe(table.stdout, whole=True)
         for row in csv.reader(io.StringIO(table.stdout)):
             assert not any(cell.strip()[:1] in set("=+-@") for cell in row if cell.strip())
@@ -115,11 +138,17 @@ def test_a_path_that_is_none_is_a_usage_error(
     monkeypatch.chdir(models)
     (models / "p.csv").write_text("id,lower,upper,size\na,0,1,1\n")
     for line in (
-        ["inspect", f"{name}.onnx"], ["plan", "chain.pf", "-o", name], ["pack", f"{name}.csv"],
-        ["verify", f"{name}.tflite"], ["pack", "p.csv", "--replan", name], ["demo", name],
-        ["plan", "chain.pf", "--profile", name], ["devices", f"{name}.toml"],
-        ["compare", "chain.pf", "--accuracy", name], ["inspect", "chain.pf", "--csv", name],
-    ):  # fmt: skip
+        ["inspect", f"{name}.onnx"],
+        ["plan", "chain.pf", "-o", name],
+        ["pack", f"{name}.csv"],
+        ["verify", f"{name}.tflite"],
+        ["pack", "p.csv", "--replan", name],
+        ["demo", name],
+        ["plan", "chain.pf", "--profile", name],
+        ["devices", f"{name}.toml"],
+        ["compare", "chain.pf", "--accuracy", name],
+        ["inspect", "chain.pf", "--csv", name],
+    ):
         done = call(*line)
         assert done.exit_code == 2, done.stderr
         assert len(done.stderr.splitlines()) == 1

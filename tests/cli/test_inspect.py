@@ -42,8 +42,10 @@ def test_the_first_line_has_the_four_key_figures(call: Call, big: Path) -> None:
     document = json.loads(call("inspect", big, "--json", "--rate", "10").stdout)
     totals = document["totals"]
     assert totals["per_sample"] == {
-        "flops": 392.0, "bytes_moved": 608.0, "fused_bytes_moved": 544.0,
-    }  # fmt: skip
+        "flops": 392.0,
+        "bytes_moved": 608.0,
+        "fused_bytes_moved": 544.0,
+    }
     assert (totals["bandwidth_need"], totals["rate"]) == (6080.0, 10.0)
 
 
@@ -55,9 +57,11 @@ def test_rows_by_op_scope_and_kind(call: Call, big: Path) -> None:
     table = call("inspect", big, "--csv", "-", "--by", "scope").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [(row["name"], row["macs"], row["params"]) for row in rows] == [
-        ("", "384", "192"), ("net", "384", "192"), ("net.first", "128", "64"),
+        ("", "384", "192"),
+        ("net", "384", "192"),
+        ("net.first", "128", "64"),
         ("net.second", "256", "128"),
-    ]  # fmt: skip
+    ]
     table = call("inspect", big, "--csv", "-", "--by", "kind", "--sort", "macs").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [(row["name"], row["ops"]) for row in rows] == [("matmul", "2"), ("relu", "1")]
@@ -104,8 +108,12 @@ def test_trips_are_named(call: Call, big: Path) -> None:
 def test_layer_types_need_no_model(call: Call, big: Path) -> None:
     document = json.loads(call("inspect", "--op", "conv 3x3 64->128 @56", "--json").stdout)
     assert [row["macs"] for row in document["rows"]] == [
-        231211008, 57802752, 1806336, 25690112, 27496448,
-    ]  # fmt: skip
+        231211008,
+        57802752,
+        1806336,
+        25690112,
+        27496448,
+    ]
     assert "0.1189" in call("inspect", "--op", "conv 3x3 64->128 @56").stdout
     odd = call("inspect", "--op", "conv 3x3 6->8 @4 g4")
     assert "no grouped form: 4 groups do not divide 6 input channels" in odd.stdout
@@ -162,8 +170,9 @@ def test_the_file_order_keeps_the_costliest_in_text_and_csv(call: Call, big: Pat
     assert [row["name"] for row in csv.DictReader(io.StringIO(table))] == ["y"]
 
 
-@pytest.mark.parametrize("option", ["--rate nan", "--rate inf", "--device t4 --measured nan",
-                                    "--rate 0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "option", ["--rate nan", "--rate inf", "--device t4 --measured nan", "--rate 0"]
+)
 def test_a_number_must_be_one(call: Call, models: Path, option: str) -> None:
     found = call("inspect", models / "roles.pf", *option.split())
     assert found.exit_code == 2
@@ -197,10 +206,16 @@ def test_results_of_unknown_size_leave_lower_bounds(call: Call, tmp_path: Path) 
         onnx.numpy_helper.from_array(np.zeros((8, 8, 3, 3), np.float32), "v"),
     ]
     graph = onnx.helper.make_graph(
-        [node("Conv", ["x", "w"], ["a"]), node("Warp", ["a"], ["b"], domain="my.ops"),
-         node("Conv", ["b", "v"], ["y"])], "g",
-        [info("x", 1, [1, 3, 32, 32])], [info("y", 1, [1, 8, "h", "w"])], weights,
-    )  # fmt: skip
+        [
+            node("Conv", ["x", "w"], ["a"]),
+            node("Warp", ["a"], ["b"], domain="my.ops"),
+            node("Conv", ["b", "v"], ["y"]),
+        ],
+        "g",
+        [info("x", 1, [1, 3, 32, 32])],
+        [info("y", 1, [1, 8, "h", "w"])],
+        weights,
+    )
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("my.ops", 1)]
     path = tmp_path / "net.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), path)

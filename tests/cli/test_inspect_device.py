@@ -30,9 +30,7 @@ def fc(tmp_path: Path) -> Path:
 
 @pytest.mark.req("R79", "R77")
 def test_time_and_bound_in_text_and_json(call: Call, fc: Path) -> None:
-    text = " ".join(
-        call("inspect", fc, "--device", "t4", "--measured", "0.0001").stdout.split()
-    )  # fmt: skip
+    text = " ".join(call("inspect", fc, "--device", "t4", "--measured", "0.0001").stdout.split())
     assert "Time on NVIDIA T4" in text
     assert "54.68 us" in text
     assert "100% memory" in text
@@ -75,8 +73,10 @@ def test_what_is_not_known_hides_the_turning_batch(call: Call, tmp_path: Path) -
     text = " ".join(call("inspect", path, "--device", "t4").stdout.split())
     assert "never" not in text
     assert "turning batch ? not known: arithmetic, traffic or peak of 1 op" in text
-    device.write_text('title = "b"\nkind = "mcu"\n[peak.vector]\n'
-                      'float32 = { gflops = 1, source = "derived: a guess" }\n')  # fmt: skip
+    device.write_text(
+        'title = "b"\nkind = "mcu"\n[peak.vector]\n'
+        'float32 = { gflops = 1, source = "derived: a guess" }\n'
+    )
     path.write_text(FC, "utf-8")
     text = " ".join(call("inspect", path, "--device", device).stdout.split())
     assert "turning batch ? not known: the device's memory bandwidth is not stated" in text
@@ -192,19 +192,27 @@ def test_models_are_compared_on_a_device(call: Call, fc: Path, tmp_path: Path) -
 def test_the_time_of_a_loop_without_a_count_says_so(call: Call, tmp_path: Path) -> None:
     inner = helper.make_graph(
         [helper.make_node("MatMul", ["s", "w"], ["t"]), helper.make_node("Identity", ["c"], ["d"])],
-        "body", [helper.make_tensor_value_info("i", TensorProto.INT64, ()),
-                 helper.make_tensor_value_info("c", TensorProto.BOOL, ()),
-                 helper.make_tensor_value_info("s", TensorProto.FLOAT, (4, 8))],
-        [helper.make_tensor_value_info("d", TensorProto.BOOL, ()),
-         helper.make_tensor_value_info("t", TensorProto.FLOAT, (4, 8))],
-    )  # fmt: skip
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, (4, 8)),
+        ],
+        [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("t", TensorProto.FLOAT, (4, 8)),
+        ],
+    )
     graph = helper.make_graph(
-        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=inner, name="steps")], "net",
-        [helper.make_tensor_value_info("n", TensorProto.INT64, ()),
-         helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 8))],
+        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=inner, name="steps")],
+        "net",
+        [
+            helper.make_tensor_value_info("n", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 8)),
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 8))],
         [helper.make_tensor("w", TensorProto.FLOAT, (8, 8), bytes(256), raw=True)],
-    )  # fmt: skip
+    )
     path = tmp_path / "loop.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
     text = call("inspect", path, "--device", "t4").stdout

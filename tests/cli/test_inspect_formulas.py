@@ -32,9 +32,12 @@ def told(call: Call, path: Path, *flags: object) -> dict[str, object]:
 def value(document: dict[str, object], name: str, **dims: int) -> Fraction:
     row = next(row for row in document["totals"] if row["name"] == name)  # type: ignore[attr-defined]
     return sum(
-        (Fraction(term["coefficient"]) * prod(dims[d] ** p for d, p in term["powers"].items())
-         for term in row["terms"]), Fraction(0),
-    )  # fmt: skip
+        (
+            Fraction(term["coefficient"]) * prod(dims[d] ** p for d, p in term["powers"].items())
+            for term in row["terms"]
+        ),
+        Fraction(0),
+    )
 
 
 def test_attention_is_quadratic_in_the_sequence(call: Call, tmp_path: Path) -> None:
@@ -99,8 +102,10 @@ def test_what_is_no_polynomial_gets_no_formula(call: Call, tmp_path: Path) -> No
 
 
 def test_a_strange_op_makes_a_lower_bound(call: Call, tmp_path: Path) -> None:
-    text = model("g (float[N,4] x) => (float[N,4] z) { y = Relu (x) z = my.domain.Warp (y) }",
-                 more=', "my.domain" : 1')  # fmt: skip
+    text = model(
+        "g (float[N,4] x) => (float[N,4] z) { y = Relu (x) z = my.domain.Warp (y) }",
+        more=', "my.domain" : 1',
+    )
     shown = call("inspect", save(tmp_path / "warp.onnx", text), "--formulas").stdout
     assert ">= 4 N" in shown
 

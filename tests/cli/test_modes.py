@@ -9,8 +9,22 @@ import pytest
 
 from tests.zoo_onnx import write_alexnet, write_vgg_a
 
-FLAGS = ("--target", "mxnet", "--share", "nnvm", "--align", "1", "--time-limit", "0", "--train",
-         "--loss", "softmax-output", "--grad-reads", "mxnet", "--input-grad")  # fmt: skip
+FLAGS = (
+    "--target",
+    "mxnet",
+    "--share",
+    "nnvm",
+    "--align",
+    "1",
+    "--time-limit",
+    "0",
+    "--train",
+    "--loss",
+    "softmax-output",
+    "--grad-reads",
+    "mxnet",
+    "--input-grad",
+)
 # Forward, then forward and backward, batch 64: arXiv 1604.06174, figure 7, GiB read off its bars.
 BARS = {
     "alexnet": ((0.374, 0.212, 0.137, 0.112), (0.776, 0.615, 0.503, 0.435)),

@@ -13,21 +13,38 @@ def text(depth: int) -> str:
     """An `if` in an `if`, `depth` of them."""
     lines = ["peakfold-graph 1", "input c: bool[]", "input x: float32[4]"]
     for level in range(depth):
-        lines += [f"y{level}: float32[4] = if(c) begin", 'region "then" captures=[c, x]',
-                  "input c: bool[]", "input x: float32[4]"]  # fmt: skip
+        lines += [
+            f"y{level}: float32[4] = if(c) begin",
+            'region "then" captures=[c, x]',
+            "input c: bool[]",
+            "input x: float32[4]",
+        ]
     lines += ["z: float32[4] = relu(x)", "output z"]
-    other = ["end", 'region "else" captures=[x]', "input x: float32[4]",
-             "w: float32[4] = exp(x)", "output w", "end", "end"]  # fmt: skip
+    other = [
+        "end",
+        'region "else" captures=[x]',
+        "input x: float32[4]",
+        "w: float32[4] = exp(x)",
+        "output w",
+        "end",
+        "end",
+    ]
     for level in reversed(range(depth)):
         lines += [*other, f"output y{level}"]
     return "\n".join(lines)
 
 
 VERBS = [
-    ("inspect", "M", "--json"), ("inspect", "M", "--device", "t4"), ("plan", "M", "-o", "P"),
-    ("verify", "M", "P", "--run"), ("plan", "M", "--target", "tflm", "--json"), ("lanes", "M"),
-    ("modes", "M"), ("compare", "M", "M"), ("fit", "M", "--budget", "1MiB"),
-]  # fmt: skip
+    ("inspect", "M", "--json"),
+    ("inspect", "M", "--device", "t4"),
+    ("plan", "M", "-o", "P"),
+    ("verify", "M", "P", "--run"),
+    ("plan", "M", "--target", "tflm", "--json"),
+    ("lanes", "M"),
+    ("modes", "M"),
+    ("compare", "M", "M"),
+    ("fit", "M", "--budget", "1MiB"),
+]
 
 
 def test_every_verb_bears_a_model_at_the_limit(call, tmp_path):

@@ -16,9 +16,19 @@ import pytest
 from .conftest import COMMAND, Call, Shell, error_line
 
 
-@pytest.mark.parametrize("line", ["plan ex4.pf", "plan ex4.pf --trace", "inspect roles.pf",
-                                  "roles.pf", "ops", "targets", "verify ex4.pf p.json",
-                                  "plan ex4.pf --budget 1 --svg x.svg"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan ex4.pf",
+        "plan ex4.pf --trace",
+        "inspect roles.pf",
+        "roles.pf",
+        "ops",
+        "targets",
+        "verify ex4.pf p.json",
+        "plan ex4.pf --budget 1 --svg x.svg",
+    ],
+)
 def test_json_is_one_document_and_nothing_else(
     call: Call, models: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
@@ -55,9 +65,12 @@ def test_a_reader_that_goes_away_is_no_error(models: Path) -> None:
 
 def test_a_missed_budget_is_told_to_a_reader_that_went_away(models: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "plan", "ex4.pf", "--budget", "1"], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, cwd=models, text=True,
-    )  # fmt: skip
+        [*COMMAND, "plan", "ex4.pf", "--budget", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=models,
+        text=True,
+    )
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
@@ -163,9 +176,13 @@ def on_a_terminal(models: Path, *args: str, **env: str) -> str:
     leader, follower = pty.openpty()
     plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
-        [*COMMAND, *args], cwd=models, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL,
+        [*COMMAND, *args],
+        cwd=models,
+        stdout=follower,
+        stderr=follower,
+        stdin=subprocess.DEVNULL,
         env={**plain, "TERM": "xterm", "COLUMNS": "80", **env},
-    )  # fmt: skip
+    )
     os.close(follower)
     shown = b""
     while True:
@@ -210,15 +227,25 @@ def test_the_report_keeps_to_the_width(
     call: Call, models: Path, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.chdir(models)
-    (models / "p.csv").write_text("id,lower,upper,size\n" + "".join(
-        f"{'a_long_name' * 3}{at},0,2,1048577\n" for at in range(4)
-    ))  # fmt: skip
+    (models / "p.csv").write_text(
+        "id,lower,upper,size\n"
+        + "".join(f"{'a_long_name' * 3}{at},0,2,1048577\n" for at in range(4))
+    )
     for line in (
-        "plan ex4.pf --trace", "inspect roles.pf", "ops", "targets", "devices", "devices t4",
-        "modes ex4.pf roles.pf", "lanes ex4.pf", "fit ex4.pf --budget 10 --time-limit 0",
-        "compare ex4.pf roles.pf --ops", "inspect roles.pf --by scope --lint",
-        "inspect --op fc,4->5", "pack p.csv --capacity 3 --explain",
-    ):  # fmt: skip
+        "plan ex4.pf --trace",
+        "inspect roles.pf",
+        "ops",
+        "targets",
+        "devices",
+        "devices t4",
+        "modes ex4.pf roles.pf",
+        "lanes ex4.pf",
+        "fit ex4.pf --budget 10 --time-limit 0",
+        "compare ex4.pf roles.pf --ops",
+        "inspect roles.pf --by scope --lint",
+        "inspect --op fc,4->5",
+        "pack p.csv --capacity 3 --explain",
+    ):
         monkeypatch.setenv("COLUMNS", columns)
         from click.testing import CliRunner
 

@@ -74,9 +74,14 @@ def test_a_stream_that_never_ends_its_line_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [["--capacity", "64", "--minimize"], ["--capacity", "63", "--explain"], ["--banks", "a=40,b@3"],
-     ["--replan", "old.csv"], ["--time-limit", "0", "--capacity", "64"]],
-)  # fmt: skip
+    [
+        ["--capacity", "64", "--minimize"],
+        ["--capacity", "63", "--explain"],
+        ["--banks", "a=40,b@3"],
+        ["--replan", "old.csv"],
+        ["--time-limit", "0", "--capacity", "64"],
+    ],
+)
 def test_json_has_its_schema(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
@@ -162,9 +167,13 @@ def test_replanning_moves_few_and_says_whom(call: Call, tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int,
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    code: int,
     what: str,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     csv_of(Path("x.csv"), guillotine(5, 8, 1))
     result = call("pack", "x.csv", *flags)
@@ -204,9 +213,12 @@ def test_ctrl_c_shows_the_best_packing(tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "pack", file, "--time-limit", "600", "--json", "-o", out],
-        stdout=subprocess.PIPE, stderr=follower, text=True, env={**os.environ, "TERM": "dumb"},
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        text=True,
+        env={**os.environ, "TERM": "dumb"},
         preexec_fn=listening,
-    )  # fmt: skip
+    )
     os.close(follower)
     told = b""
     while told.count(b"bound") < 2:
@@ -227,9 +239,12 @@ def test_ctrl_c_before_any_packing_is_130(tmp_path: Path) -> None:
     """While stdin is still being read there is nothing to show."""
     process = subprocess.Popen(
         [sys.executable, "-c", "print(end='go', flush=True)\n" + COMMAND[-1], "pack", "-"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=listening,
-    )  # fmt: skip
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stdout.read(2) == "go"
@@ -246,8 +261,10 @@ def test_ctrl_c_before_any_packing_is_130(tmp_path: Path) -> None:
 def test_an_answer_in_text_for_every_status(shell: Shell, tmp_path: Path) -> None:
     file = csv_of(tmp_path / "x.csv", guillotine(300, 4096, 1))
     for capacity, limit, code, what in (
-        (9000, 5, 0, "fits"), (4095, 5, 3, "cannot fit, 1 bytes missing"), (4096, 0, 4, "unknown"),
-    ):  # fmt: skip
+        (9000, 5, 0, "fits"),
+        (4095, 5, 3, "cannot fit, 1 bytes missing"),
+        (4096, 0, 4, "unknown"),
+    ):
         done = shell("pack", file, "--capacity", capacity, "--time-limit", limit)
         assert done.returncode == code
         assert what in done.stdout

@@ -32,8 +32,11 @@ def run(models: Path, number: int, delay: float) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a run that gets a signal `delay` seconds after its start."""
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED, "plan", str(models / "chain.pf")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listening,
+    )
     assert process.stderr is not None
     assert process.stderr.readline() == "started\n"
     time.sleep(delay)
@@ -91,8 +94,13 @@ def test_an_interrupt_that_a_finaliser_dropped_comes_again() -> None:
         "except KeyboardInterrupt:\n"
         "    print('again')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30,
-                          preexec_fn=listening)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        preexec_fn=listening,
+    )
     assert (done.stdout, done.stderr) == ("again\n", "")
 
 
@@ -135,9 +143,11 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, number: int) -> None:
     )
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": paths},
-    )  # fmt: skip
+    )
     assert _until(lambda: bool(_workers(temporary)) or process.poll() is not None)
     time.sleep(0.3)
     process.send_signal(number)

@@ -15,12 +15,12 @@ from .conftest import Call, error_line
 F = TensorProto.FLOAT
 
 
-def _model(
-    path: Path, kind: str, declared: list[int], given: tuple[int, ...] = (2, 2)
-) -> Path:  # fmt: skip
+def _model(path: Path, kind: str, declared: list[int], given: tuple[int, ...] = (2, 2)) -> Path:
     domain = "" if kind == "Relu" else "my"
-    nodes = [helper.make_node(kind, ["x"], ["a"], domain=domain),
-             helper.make_node("Neg", ["a"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node(kind, ["x"], ["a"], domain=domain),
+        helper.make_node("Neg", ["a"], ["y"]),
+    ]
     x, y, a = (
         helper.make_tensor_value_info(name, F, shape)
         for name, shape in (("x", given), ("y", given), ("a", declared))
@@ -68,15 +68,19 @@ SURE = re.compile(r"(?i)(?<!not )(?<!nothing )proven|minimal|optimal.: true")
 def _detector(path: Path) -> Path:
     """A model whose result is at most so large: what is kept hangs on the values."""
     nodes = [
-        helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Shape", ["at"], ["dims"]),
+        helper.make_node("NonZero", ["x"], ["at"]),
+        helper.make_node("Shape", ["at"], ["dims"]),
         helper.make_node("Neg", ["dims"], ["many"]),
         helper.make_node("Cast", ["at"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Abs", ["f"], ["a"]), helper.make_node("Add", ["f", "a"], ["z"]),
+        helper.make_node("Abs", ["f"], ["a"]),
+        helper.make_node("Add", ["f", "a"], ["z"]),
         helper.make_node("Relu", ["z"], ["y"]),
-    ]  # fmt: skip
+    ]
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])
-    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
-            helper.make_tensor_value_info("many", TensorProto.INT64, [2])]  # fmt: skip
+    made = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("many", TensorProto.INT64, [2]),
+    ]
     graph = helper.make_graph(nodes, "g", [given], made)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path.write_bytes(model.SerializeToString())
@@ -94,11 +98,15 @@ def test_doubt_leaves_no_proof_in_what_is_said(call: Call, tmp_path: Path, kind:
         _model(file, "Warp" if kind == "strange" else "Relu", declared, (rows, 2))
     plan = tmp_path / "plan.json"
     for words in (
-        ("plan", file, "-o", plan, "--force"), ("plan", file, "--json"),
-        ("plan", file, "--budget", "1"), ("plan", file, "--order", "best"),
-        ("fit", file, "--budget", "1MiB"), ("fit", file, "--budget", "1"), ("compare", file, file),
+        ("plan", file, "-o", plan, "--force"),
+        ("plan", file, "--json"),
+        ("plan", file, "--budget", "1"),
+        ("plan", file, "--order", "best"),
+        ("fit", file, "--budget", "1MiB"),
+        ("fit", file, "--budget", "1"),
+        ("compare", file, file),
         ("apply", file, plan, "--to", "c", "-o", tmp_path / "p.h", "--force"),
-    ):  # fmt: skip
+    ):
         done = call(*words)
         said = done.stdout + done.stderr
         assert not SURE.search(said), (words, said)

@@ -16,9 +16,11 @@ MODEL = SHARED / "models" / "tflite" / "mww_alexa.tflite"
 
 def peakfold(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "peakfold", *map(str, words)], capture_output=True, text=True,
+        [sys.executable, "-m", "peakfold", *map(str, words)],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.shared

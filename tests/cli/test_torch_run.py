@@ -39,8 +39,10 @@ def test_from_the_command_line(call, tmp_path, monkeypatch):
     assert answer("plan", "run_nets:masked", *train)["steady"]["peak_bytes"] == 51_464
     assert answer("fit", "run_nets:masked", *train, "--budget", "1MiB")["largest_batch"] is None
     assert answer("measure", "run_nets:masked", "--runtime", "torch", *train)["obeyed"]
-    assert "route: run" in call("plan", "run_nets:mlp", *train, "--loss", "sum", "--dim",
-                                "batch=3").stderr  # fmt: skip
+    assert (
+        "route: run"
+        in call("plan", "run_nets:mlp", *train, "--loss", "sum", "--dim", "batch=3").stderr
+    )
     assert answer("inspect", "run_nets:masked", "--route", "run")["unsupported"] == []
     forward = answer("plan", "run_nets:mlp", "--eager", "--dim", "batch=32", "-o", "x.csv")
     made = 4 * 32 * 256 * 2

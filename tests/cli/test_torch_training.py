@@ -143,8 +143,10 @@ def test_why_no_number_of_devices_is_told(call, nets):
     nameless = json.loads(call("plan", f"{nets}:heavy_without_a_name", *flags).stdout)
     assert nameless["devices"] is None
     assert any("no dimension of the example has a name" in note for note in nameless["notes"])
-    assert "do not help" not in call("plan", f"{nets}:heavy_without_a_name", *flags[:1],
-                                     *flags[2:]).stdout  # fmt: skip
+    assert (
+        "do not help"
+        not in call("plan", f"{nets}:heavy_without_a_name", *flags[:1], *flags[2:]).stdout
+    )
 
 
 @pytest.mark.req("R3", "R14")
@@ -166,8 +168,12 @@ def test_targets_decide_what_differs_by_device(call, nets):
     assert cpu["steady"]["peak_bytes"] - cuda["steady"]["peak_bytes"] > 3 * scores
     masks = planned("--target", "torch-cuda", "--attention", "math")
     assert masks["steady"]["peak_bytes"] > cuda["steady"]["peak_bytes"] + scores
-    assert call("plan", f"{nets}:attention", "--train", "--target", "torch-cuda", "--kernels",
-                "cpu").exit_code == 2  # fmt: skip
+    assert (
+        call(
+            "plan", f"{nets}:attention", "--train", "--target", "torch-cuda", "--kernels", "cpu"
+        ).exit_code
+        == 2
+    )
     listed = json.loads(call("targets", "--json").stdout)["targets"]
     (found,) = [t for t in listed if t["name"] == "torch-cuda"]
     assert found["eager"]["caching"]["round"] == 512
@@ -183,8 +189,16 @@ def test_fit_finds_the_largest_batch(call, nets):
     assert most > 1
 
     def peak(batch):
-        found = call("plan", f"{nets}:mlp", "--train", "--optimizer", "sgd", "--dim",
-                     f"batch={batch}", "--json")  # fmt: skip
+        found = call(
+            "plan",
+            f"{nets}:mlp",
+            "--train",
+            "--optimizer",
+            "sgd",
+            "--dim",
+            f"batch={batch}",
+            "--json",
+        )
         answer = json.loads(found.stdout)
         return max(answer["first"]["peak_bytes"], answer["steady"]["peak_bytes"])
 
@@ -195,14 +209,26 @@ def test_fit_finds_the_largest_batch(call, nets):
 
 
 def test_measure(call, nets):
-    done = call("measure", f"{nets}:mlp", "--runtime", "torch", "--train", "--optimizer", "adamw",
-                "--json")  # fmt: skip
+    done = call(
+        "measure", f"{nets}:mlp", "--runtime", "torch", "--train", "--optimizer", "adamw", "--json"
+    )
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert answer["obeyed"]
     assert answer["steady"]["predicted_bytes"] == answer["steady"]["tensor_bytes"]
-    again = call("measure", f"{nets}:mlp", "--runtime", "torch", "--train", "--accumulate", "2",
-                 "--autocast", "bfloat16", "--optimizer-form", "foreach")  # fmt: skip
+    again = call(
+        "measure",
+        f"{nets}:mlp",
+        "--runtime",
+        "torch",
+        "--train",
+        "--accumulate",
+        "2",
+        "--autocast",
+        "bfloat16",
+        "--optimizer-form",
+        "foreach",
+    )
     assert "the prediction holds" in again.stdout
     assert "2 batches accumulated" in again.stdout
     assert "autocast to bfloat16" in again.stdout
@@ -326,13 +352,19 @@ def test_a_model_that_asks_for_a_gpu_is_planned_without_one(call, nets):
         assert "--device cpu" in done.stderr
 
 
-@pytest.mark.parametrize("verb", [("plan",), ("fit", "--budget", "1MiB"),
-                                  ("measure", "--runtime", "torch")])  # fmt: skip
-@pytest.mark.parametrize(("model", "code", "said"), [
-    ("of_many", 2, "shape (2, 4), not one number"), ("closure", 2, "LBFGS"),
-    ("doubtful", 1, "depends on the values of a tensor"), ("nothing", 2, "'nothing'"),
-    ("wrong_shape", 1, "check that one step"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "verb", [("plan",), ("fit", "--budget", "1MiB"), ("measure", "--runtime", "torch")]
+)
+@pytest.mark.parametrize(
+    ("model", "code", "said"),
+    [
+        ("of_many", 2, "shape (2, 4), not one number"),
+        ("closure", 2, "LBFGS"),
+        ("doubtful", 1, "depends on the values of a tensor"),
+        ("nothing", 2, "'nothing'"),
+        ("wrong_shape", 1, "check that one step"),
+    ],
+)
 def test_what_cannot_be_trained_is_said_in_one_line(call, nets, verb, model, code, said):
     done = call(verb[0], f"{nets}:{model}", "--train", *verb[1:])
     assert done.exit_code == code
@@ -353,15 +385,18 @@ def test_bad_requests(call, nets):
     assert done.exit_code == 3
     assert "the step needs" in done.stderr
     assert call("plan", f"{nets}:mlp", "--train", "--svg", "map.svg").exit_code == 2
-    assert call("measure", f"{nets}:mlp", "--runtime", "torch", "--autocast",
-                "bfloat16").exit_code == 2  # fmt: skip
+    assert (
+        call("measure", f"{nets}:mlp", "--runtime", "torch", "--autocast", "bfloat16").exit_code
+        == 2
+    )
     assert call("measure", "model.tflite", "--train").exit_code == 2
     assert call("plan", f"{nets}:mlp", "--train", "--dim", "beat=3").exit_code == 2
 
 
 @pytest.mark.req("R3", "R15")
-@pytest.mark.parametrize("verb", [("plan",), ("fit", "--budget", "1MiB"),
-                                  ("measure", "--runtime", "torch")])  # fmt: skip
+@pytest.mark.parametrize(
+    "verb", [("plan",), ("fit", "--budget", "1MiB"), ("measure", "--runtime", "torch")]
+)
 def test_loss_and_optimizer_are_said_or_asked_for(call, nets, verb):
     def run(*flags):
         return call.bare(verb[0], f"{nets}:plain", "--train", *verb[1:], *flags)

@@ -67,8 +67,10 @@ def test_a_training_step_with_an_optimizer(tmp_path, call):
     adam = report["summary"]
     assert report["optimizer"] == "adam"
     told = call("plan", model, "--train").stdout.splitlines()[2:4]
-    assert told == ["loss: external (the gradient of each output is given, as an input)",
-                    "optimizer: none (gradients only, no update)"]  # fmt: skip
+    assert told == [
+        "loss: external (the gradient of each output is given, as an input)",
+        "optimizer: none (gradients only, no update)",
+    ]
     for verb in (("fit", "--budget", "1GiB"), ("modes",)):
         lines = call(verb[0], model, "--train", *verb[1:]).stdout.splitlines()
         assert lines[1:3] == told, verb

@@ -47,8 +47,11 @@ def wasteful(tree: Any) -> None:
     for buffer in tree["buffers"]:
         buffer["offset"] = at
         at += buffer["size"]
-    tree |= {"arena_bytes": at, "proof": {"packing": True, "order": True},
-             "bound": dict.fromkeys(("offsets", "objects", "any_order"), at)}  # fmt: skip
+    tree |= {
+        "arena_bytes": at,
+        "proof": {"packing": True, "order": True},
+        "bound": dict.fromkeys(("offsets", "objects", "any_order"), at),
+    }
 
 
 def test_a_false_proof_never_prints_ok(call: Call, files: tuple[str, Path]) -> None:
@@ -99,8 +102,17 @@ def test_a_plan_that_is_wrong_in_any_way_ends_with_5_and_one_line(
     assert "internal" not in done.stderr
 
 
-@pytest.mark.parametrize("data", [b"", b"[" * 100_000, b'{"schema": "peakfold.plan/1"}', b"\xff",
-                                  b'{"plan": {"plan": {}}}', b"NaN"])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[" * 100_000,
+        b'{"schema": "peakfold.plan/1"}',
+        b"\xff",
+        b'{"plan": {"plan": {}}}',
+        b"NaN",
+    ],
+)
 def test_a_file_that_is_no_plan_ends_with_5(
     call: Call, files: tuple[str, Path], data: bytes
 ) -> None:
@@ -120,8 +132,13 @@ def test_a_profile_goes_in_again(call: Call, files: tuple[str, Path], tmp_path: 
     model, plan = files
     profile = tmp_path / "profile.json"
     ops = [{"op": "c", "operator": "ADD", "scratch_bytes": 64}]
-    tree = {"schema": "peakfold.profile/1", "target": "generic", "runtime": "r", "model": "m",
-            "ops": ops}  # fmt: skip
+    tree = {
+        "schema": "peakfold.profile/1",
+        "target": "generic",
+        "runtime": "r",
+        "model": "m",
+        "ops": ops,
+    }
     profile.write_text(json.dumps(tree))
     plan.unlink()
     call("plan", model, "--dim", "batch=2", "--profile", str(profile), "-o", str(plan), "-q")

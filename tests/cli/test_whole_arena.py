@@ -95,8 +95,9 @@ def test_an_operator_that_no_table_covers_is_named(call: Call, planned) -> None:
     model, plan, new = planned(stranger().bytes())
     text = call("apply", str(model), str(plan), "-o", str(new)).stdout
     assert re.search(r"Give the interpreter >= [\d,]+ bytes: what RELU_N1_TO_1 takes is", text)
-    told = json.loads(call("apply", str(model), str(plan), "-o", str(new), "--force",
-                           "--json").stdout)  # fmt: skip
+    told = json.loads(
+        call("apply", str(model), str(plan), "-o", str(new), "--force", "--json").stdout
+    )
     assert (told["total_bytes"], told["total_bytes_32bit"]) == (None, None)
     assert told["tail_unknown"] == ["RELU_N1_TO_1"]
     fit = "fit", str(model), "--target", "tflm", "--budget"
@@ -156,8 +157,9 @@ def test_the_headers_constant_starts_the_interpreter(call: Call, planned) -> Non
     outcomes = run_all([Job(new, size, 1, 1) for size in (head, whole - 16, whole)])
     assert [isinstance(one, Outcome) for one in outcomes] == [False, False, True]
     assert header.startswith("/* Memory plan of m.tflite, made by peakfold ")
-    told = json.loads(call("apply", str(model), str(plan), "-o", str(new), "--force",
-                           "--json").stdout)  # fmt: skip
+    told = json.loads(
+        call("apply", str(model), str(plan), "-o", str(new), "--force", "--json").stdout
+    )
     said = " ".join(re.findall(r"/\* (.*) \*/", header.split("#define PEAKFOLD_ARENA_BYTES")[0]))
     assert f"{told['total_bytes_device']} with 64 bit" in said  # whole sentences
     assert f"{told['total_bytes_32bit']} with 32 bit: predicted, not run" in said

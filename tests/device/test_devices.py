@@ -27,9 +27,7 @@ def test_the_hardware_of_the_lectures_is_there() -> None:
               "xeon-8180", "raspberry-pi-4", "raspberry-pi-5", "esp32-s3", "stm32h743",
               "jetson-agx-orin", "apple-m1"}  # fmt: skip
     assert wanted <= set(NAMES)
-    assert {load_device(name).kind for name in NAMES} == {
-        "gpu", "cpu", "edge", "soc", "sbc", "mcu"
-    }  # fmt: skip
+    assert {load_device(name).kind for name in NAMES} == {"gpu", "cpu", "edge", "soc", "sbc", "mcu"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,8 +61,10 @@ def test_the_t4_is_what_its_data_sheet_says() -> None:
     t4 = load_device("t4")
     assert t4.peaks["vector"]["float32"].value == 8.1e12
     assert {k: v.value for k, v in t4.peaks["matrix"].items()} == {
-        "float16": 65e12, "int8": 130e12, "int4": 260e12
-    }  # fmt: skip
+        "float16": 65e12,
+        "int8": 130e12,
+        "int4": 260e12,
+    }
     assert t4.memory is not None
     assert t4.bandwidth is not None
     assert t4.host_link is not None
@@ -102,9 +102,12 @@ def test_slips_of_the_table_of_generations_are_put_right() -> None:
 def test_presets_agree_with_the_table_of_sourced_figures(shared: Path) -> None:
     table = csv.DictReader((shared / "data/hardware/devices.csv").open())
     rows = {row["device"]: row for row in table}
-    columns = {"fp32_tflops": ("vector", "float32"), "fp64_tflops": ("vector", "float64"),
-               "fp16_tensor_tflops_dense_fp32acc": ("matrix", "float16"),
-               "int8_tensor_tops_dense": ("matrix", "int8")}  # fmt: skip
+    columns = {
+        "fp32_tflops": ("vector", "float32"),
+        "fp64_tflops": ("vector", "float64"),
+        "fp16_tensor_tflops_dense_fp32acc": ("matrix", "float16"),
+        "int8_tensor_tops_dense": ("matrix", "int8"),
+    }
     seen = 0
     for device in map(load_device, NAMES):
         row = rows.get(device.title)

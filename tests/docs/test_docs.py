@@ -49,9 +49,13 @@ def test_console_blocks_print_what_is_shown(page: str, text: str) -> None:
     bin_folder = Path(sys.executable).parent
     home = MODELS if page == "README.md" else ROOT  # after `cd peakfold-demo`
     done = subprocess.run(
-        ["bash", "-c", command], cwd=home, capture_output=True, text=True,
-        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "COLUMNS": "80"}, check=False,
-    )  # fmt: skip
+        ["bash", "-c", command],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "COLUMNS": "80"},
+        check=False,
+    )
     assert done.stdout == expected, done.stderr
 
 
@@ -96,20 +100,27 @@ def test_the_table_on_the_first_screen_is_what_the_program_prints() -> None:
     model = "src/peakfold/data/models/blazeface.onnx"
     done = subprocess.run(
         [sys.executable, "-m", "peakfold", *shlex.split(f"plan {model}")],
-        cwd=ROOT, capture_output=True, text=True, env={"COLUMNS": "80", "PATH": "/usr/bin"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={"COLUMNS": "80", "PATH": "/usr/bin"},
         check=True,
-    )  # fmt: skip
+    )
     assert len(table) >= 3
     for line in table:
         assert line in done.stdout
 
 
 PROVEN = {
-    "DenseNet-121": "light_densenet121", "PP-OCRv4 detection, 320x320": "ppocrv4_det",
-    "ResNet-50": "light_resnet50", "VGG-19": "light_vgg19",
-    "BlazeFace 256": "blazeface_back_256", "ShuffleNet": "light_shufflenet",
-    "Inception v1": "light_inception_v1", "SqueezeNet": "light_squeezenet",
-}  # fmt: skip
+    "DenseNet-121": "light_densenet121",
+    "PP-OCRv4 detection, 320x320": "ppocrv4_det",
+    "ResNet-50": "light_resnet50",
+    "VGG-19": "light_vgg19",
+    "BlazeFace 256": "blazeface_back_256",
+    "ShuffleNet": "light_shufflenet",
+    "Inception v1": "light_inception_v1",
+    "SqueezeNet": "light_squeezenet",
+}
 
 
 @pytest.mark.shared

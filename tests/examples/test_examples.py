@@ -18,17 +18,22 @@ from peakfold.runtimes.torch.scratch import CpuScratch  # noqa: E402
 
 pytestmark = pytest.mark.torch
 PARAMETERS = {
-    "bert": 109_514_298, "gpt2": 124_439_808, "resnet50": 25_557_032, "moe": 521_197_824,
-    "unet": 74_051_331, "mlp": 407_050,
-}  # fmt: skip
+    "bert": 109_514_298,
+    "gpt2": 124_439_808,
+    "resnet50": 25_557_032,
+    "moe": 521_197_824,
+    "unet": 74_051_331,
+    "mlp": 407_050,
+}
 """The first three are those of BertForMaskedLM, GPT2LMHeadModel and torchvision's resnet50."""
 SMALL = {
     "bert": {"words": 500, "width": 64, "layers": 2, "heads": 2, "batch": 4, "tokens": 64},
     "gpt2": {"words": 500, "width": 64, "layers": 2, "heads": 2, "batch": 4, "tokens": 64},
     "moe": {"words": 500, "width": 64, "layers": 2, "heads": 2, "batch": 4, "tokens": 64},
     "unet": {"batch": 2, "size": 16, "base": 32, "widths": (1, 2)},
-    "resnet50": {"batch": 2, "size": 32}, "mlp": {},
-}  # fmt: skip
+    "resnet50": {"batch": 2, "size": 32},
+    "mlp": {},
+}
 
 
 @pytest.mark.req("R3")

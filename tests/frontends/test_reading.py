@@ -44,9 +44,13 @@ def test_a_name_with_a_nul_character_is_no_file() -> None:
         load("a\0b.pf")
 
 
-@pytest.mark.parametrize("data", [
-    b"\xef\xbb\xbf" + RELU.encode(), RELU.replace("\n", "\r\n").encode(),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xef\xbb\xbf" + RELU.encode(),
+        RELU.replace("\n", "\r\n").encode(),
+    ],
+)
 def test_a_byte_order_mark_and_other_line_ends_are_text(data: bytes, tmp_path: Path) -> None:
     assert load(written(tmp_path, data)).graph == load(written(tmp_path, RELU, "n.pf")).graph
 
@@ -67,15 +71,18 @@ def test_a_file_or_line_without_end_is_refused(
         load(written(tmp_path, RELU))
 
 
-@pytest.mark.parametrize(("statement", "words"), [
-    ("y: int8[4] = relu(x, k=99999999999999999999999)", "more than 64 bits"),
-    ("y: int8[99999999999999999999999] = relu(x)", "more than 64 bits|absurd"),
-    ("y: int8[4] = relu(x, k=[[1]])", "list in a list"),
-    ("y: int8[4] = relu(x, k=" + "[" * 5000 + "]" * 5000 + ")", "list in a list"),
-    ('y: int8? = foo(x) views=["0<0+461168601842738790"]', "leaves its base"),
-    ('y: int8[4] = foo(x) overlap=["0-9223372036854775808"]', "overlap"),
-    ("y: int8[4] = foo(x) workspace=9223372036854775808", "workspace"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("y: int8[4] = relu(x, k=99999999999999999999999)", "more than 64 bits"),
+        ("y: int8[99999999999999999999999] = relu(x)", "more than 64 bits|absurd"),
+        ("y: int8[4] = relu(x, k=[[1]])", "list in a list"),
+        ("y: int8[4] = relu(x, k=" + "[" * 5000 + "]" * 5000 + ")", "list in a list"),
+        ('y: int8? = foo(x) views=["0<0+461168601842738790"]', "leaves its base"),
+        ('y: int8[4] = foo(x) overlap=["0-9223372036854775808"]', "overlap"),
+        ("y: int8[4] = foo(x) workspace=9223372036854775808", "workspace"),
+    ],
+)
 def test_numbers_and_lists_of_the_text_form_are_bounded(
     statement: str, words: str, tmp_path: Path
 ) -> None:
@@ -83,12 +90,15 @@ def test_numbers_and_lists_of_the_text_form_are_bounded(
         load(written(tmp_path, f"peakfold-graph 1\ninput x: int8[4]\n{statement}\noutput y\n"))
 
 
-@pytest.mark.parametrize(("raised", "words"), [
-    (KeyError("what"), "cannot be read: KeyError: 'what'.*please report"),
-    (RecursionError("deep"), "nests too deeply"),
-    (MemoryError(), "more memory than there is"),
-    (ValueError("x" * 10**6), "cannot be read: ValueError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (KeyError("what"), "cannot be read: KeyError: 'what'.*please report"),
+        (RecursionError("deep"), "nests too deeply"),
+        (MemoryError(), "more memory than there is"),
+        (ValueError("x" * 10**6), "cannot be read: ValueError"),
+    ],
+)
 def test_what_no_reader_foresees_is_one_short_line(
     raised: Exception, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,12 +36,24 @@ from .plan_mutations import MUTATIONS, Tree
 
 PER_BASE = 12
 """Mutants of one base plan."""
-REAL_OPTIONS = ({}, {"align": 1, "inputs": "reusable"}, {"mode": "both"}, {"lanes": 2},
-                {"lanes": 0, "align": 16}, {"outputs": "external"})  # fmt: skip
+REAL_OPTIONS = (
+    {},
+    {"align": 1, "inputs": "reusable"},
+    {"mode": "both"},
+    {"lanes": 2},
+    {"lanes": 0, "align": 16},
+    {"outputs": "external"},
+)
 REAL_OPS = 130
 """Ops of the largest real model whose plans are mutated."""
-CLASSES = ("rejected, wrong", "rejected, safe", "accepted, harmless", "ACCEPTED, WRONG", "RAISED",
-           "COMMAND DIFFERS")  # fmt: skip
+CLASSES = (
+    "rejected, wrong",
+    "rejected, safe",
+    "accepted, harmless",
+    "ACCEPTED, WRONG",
+    "RAISED",
+    "COMMAND DIFFERS",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +97,12 @@ class Outcome:
 def models(root: Path) -> list[Path]:
     """Small real models: the bundled ones, and those beside the checkout where they are."""
     shared = root.parent / "shared" / "models"
-    found = [*(root / "docs" / "examples").glob("*.*"),
-             *(root / "src" / "peakfold" / "data" / "models").glob("*.onnx"),
-             *(shared / "onnx").glob("*.onnx"), *(shared / "tflite").glob("*.tflite")]  # fmt: skip
+    found = [
+        *(root / "docs" / "examples").glob("*.*"),
+        *(root / "src" / "peakfold" / "data" / "models").glob("*.onnx"),
+        *(shared / "onnx").glob("*.onnx"),
+        *(shared / "tflite").glob("*.tflite"),
+    ]
     kinds = (".onnx", ".tflite", ".pf")
     return sorted(p for p in found if p.suffix in kinds and p.stat().st_size < 400_000)
 
@@ -109,8 +124,11 @@ def _real_graphs(root: Path) -> tuple[tuple[str, Graph], ...]:
 @cache
 def _real_base(root: Path, at: int, chosen: int) -> Base:
     name, graph = _real_graphs(root)[at]
-    return plan_base(f"{name} {REAL_OPTIONS[chosen]}", graph,
-                     options_for(graph, random.Random(0), REAL_OPTIONS[chosen], 0.0))  # fmt: skip
+    return plan_base(
+        f"{name} {REAL_OPTIONS[chosen]}",
+        graph,
+        options_for(graph, random.Random(0), REAL_OPTIONS[chosen], 0.0),
+    )
 
 
 def base_plan(seed: int, number: int, root: Path | None) -> Base:
@@ -130,8 +148,9 @@ def plan_base(label: str, graph: Graph, options: PlanOptions) -> Base:
     plan = _one_plan(graph, options)
     witnesses = [plan]
     if options.lanes == 1 and len(graph.ops) < 13:
-        best = replace(options, order="best", inplace=True, views=True, zero_copy=True,
-                       mode="arena")  # fmt: skip
+        best = replace(
+            options, order="best", inplace=True, views=True, zero_copy=True, mode="arena"
+        )
         witnesses.append(_one_plan(graph, best))
     given = {} if options.profile is None else options.profile.workspace
     sound = [Witness(one) for one in witnesses if not faults(graph, one, given)]
@@ -172,9 +191,9 @@ def told(fault: Fault, claimed: Sequence[str]) -> bool:
     return any(field == about or field.endswith(f".{about}") for field in claimed)
 
 
-def mutate(base: Base, seed: int, number: int, keep: Sequence[int] | None = None) -> tuple[
-    Tree, tuple[str, ...]
-]:  # fmt: skip
+def mutate(
+    base: Base, seed: int, number: int, keep: Sequence[int] | None = None
+) -> tuple[Tree, tuple[str, ...]]:
     """Mutant `number` of a base plan: its tree, and the names of what was done to it.
 
     Args:
@@ -220,8 +239,13 @@ def _applied(name: str, tree: Tree, rng: random.Random, work: Graph) -> bool:
 
 _BOUNDS = ("offsets", "objects", "any_order")
 _NOTHING_TO_CHANGE = (
-    KeyError, TypeError, IndexError, ValueError, AttributeError, ZeroDivisionError
-)  # fmt: skip
+    KeyError,
+    TypeError,
+    IndexError,
+    ValueError,
+    AttributeError,
+    ZeroDivisionError,
+)
 
 
 def _dress(tree: Tree, work: Graph, dice: tuple[float, float, float]) -> None:
@@ -254,8 +278,9 @@ def _relive(tree: Tree, work: Graph) -> None:
             if buffer["what"] == "tensor" and not buffer["tensors"]:
                 continue
             box = next(found)
-            buffer["live"] = [{"start": box.start, "stop": box.stop, "lower": 0,
-                               "upper": buffer["size"]}]  # fmt: skip
+            buffer["live"] = [
+                {"start": box.start, "stop": box.stop, "lower": 0, "upper": buffer["size"]}
+            ]
     except (InvalidPlan, KeyError, StopIteration):
         return  # no plan: the judge will say so
 
@@ -290,9 +315,11 @@ def smallest(base: Base, seed: int, found: Outcome) -> Outcome:
 
 
 def bases(
-    seed: int, numbers: Iterable[int], root: Path | None,
+    seed: int,
+    numbers: Iterable[int],
+    root: Path | None,
     refused: Callable[[int, PeakfoldError], None],
-) -> Iterator[tuple[int, Base]]:  # fmt: skip
+) -> Iterator[tuple[int, Base]]:
     """Base plans by number; those that cannot be planned are told to `refused`."""
     for number in numbers:
         try:
@@ -303,10 +330,19 @@ def bases(
 
 def record(base: Base, seed: int, found: Outcome) -> str:
     """A finding as JSON, with all it takes to see it again."""
-    return json.dumps({
-        "seed": seed, "number": found.number, "base": found.base,
-        "mutations": found.mutations, "verdict": found.verdict, "said": found.said,
-        "faults": [[f.kind, f.about, f.text] for f in found.faults],
-        "profile": base.profile, "graph": print_graph(base.graph),
-        "plan": found.tree, "sound_plan": msgspec.to_builtins(base.plan),
-    }, indent=1)  # fmt: skip
+    return json.dumps(
+        {
+            "seed": seed,
+            "number": found.number,
+            "base": found.base,
+            "mutations": found.mutations,
+            "verdict": found.verdict,
+            "said": found.said,
+            "faults": [[f.kind, f.about, f.text] for f in found.faults],
+            "profile": base.profile,
+            "graph": print_graph(base.graph),
+            "plan": found.tree,
+            "sound_plan": msgspec.to_builtins(base.plan),
+        },
+        indent=1,
+    )

@@ -27,8 +27,13 @@ COMMAND_EVERY = 50
 def slice_number(slices: int = SLICES) -> int:
     """Which part of the whole is today's: commits so far, modulo the parts; 0 without git."""
     try:
-        ran = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, text=True,
-                             capture_output=True, check=True)  # fmt: skip
+        ran = subprocess.run(
+            ["git", "rev-list", "--count", "HEAD"],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return 0
     return int(ran.stdout) % slices
@@ -55,9 +60,12 @@ class PlanTally:
 
 
 def plans(
-    seed: int, numbers: Iterable[int], root: Path | None, tell: Callable[[Base, Outcome], None],
+    seed: int,
+    numbers: Iterable[int],
+    root: Path | None,
+    tell: Callable[[Base, Outcome], None],
     server: Server | None = None,
-) -> PlanTally:  # fmt: skip
+) -> PlanTally:
     """Judge base plans by number, and the mutants of each.
 
     Args:
@@ -115,9 +123,12 @@ class FileTally:
 
 
 def files(
-    server: Server, reader: Reader, seed: int, numbers: Iterable[int],
+    server: Server,
+    reader: Reader,
+    seed: int,
+    numbers: Iterable[int],
     tell: Callable[[Mutant, str], None],
-) -> FileTally:  # fmt: skip
+) -> FileTally:
     """Give mutants to the command line; each new kind of finding is told with its smallest."""
     tally = FileTally()
     for number in numbers:

@@ -42,11 +42,14 @@ class Witness:
     def speaks_of(self, other: Plan) -> bool:
         mine, its = self.plan.policies, other.policies
         return (
-            self.plan.target == other.target and self.plan.lanes in (1, other.lanes)
+            self.plan.target == other.target
+            and self.plan.lanes in (1, other.lanes)
             and (mine.inputs, mine.outputs) == (its.inputs, its.outputs)
-            and mine.align >= its.align and mine.align % its.align == 0
-            and self.plan.recipe == other.recipe and self.plan.profile == other.profile
-        )  # fmt: skip
+            and mine.align >= its.align
+            and mine.align % its.align == 0
+            and self.plan.recipe == other.recipe
+            and self.plan.profile == other.profile
+        )
 
 
 def boxes(graph: Graph, plan: Plan) -> list[Box]:
@@ -76,8 +79,10 @@ def first_fit(items: Sequence[Box], align: int, rng: random.Random) -> int:
         orders = list(itertools.permutations(range(len(items))))
     else:
         plain = range(len(items))
-        orders = [tuple(sorted(plain, key=lambda n: (-items[n].size, items[n].start))),
-                  tuple(plain)]  # fmt: skip
+        orders = [
+            tuple(sorted(plain, key=lambda n: (-items[n].size, items[n].start))),
+            tuple(plain),
+        ]
         orders += [tuple(rng.sample(plain, len(items))) for _ in range(TRIES - 2)]
     return min((_arena(items, order, align) for order in orders), default=0)
 

@@ -72,16 +72,20 @@ def tflite() -> tuple[Seed, ...]:
 
     made = [Seed(f"random-{n}.tflite", random_model(n).bytes()) for n in range(3)]
     made += [Seed(f"{kind}.tflite", branching(kind).bytes()) for kind in ("IF", "WHILE")]
-    shared = [*(SHARED / "models" / "tflite").glob("*.tflite"),
-              *(SHARED / "data" / "mlperf_tiny").glob("*.tflite")]  # fmt: skip
+    shared = [
+        *(SHARED / "models" / "tflite").glob("*.tflite"),
+        *(SHARED / "data" / "mlperf_tiny").glob("*.tflite"),
+    ]
     return (*made, *_files(*shared))
 
 
 @cache
 def text() -> tuple[Seed, ...]:
     """Random graphs, an example, and one line of every kind."""
-    made = [Seed(f"random-{n}.pf", print_graph(random_graph(random.Random(n))).encode())
-            for n in range(12)]  # fmt: skip
+    made = [
+        Seed(f"random-{n}.pf", print_graph(random_graph(random.Random(n))).encode())
+        for n in range(12)
+    ]
     return (
         *made,
         *_files(*(ROOT / "docs" / "examples").glob("*.pf")),
@@ -174,10 +178,17 @@ def profiles() -> tuple[Seed, ...]:
     graph = load(ROOT / "src" / "peakfold" / "data" / "models" / "two_branches.pf").graph
     made = []
     for number in range(3):
-        rows = [{"op": op.name, "operator": op.kind, "scratch_bytes": size}
-                for op, size in zip(graph.ops, [0, 16, None] * 99, strict=False)]  # fmt: skip
-        record = {"schema": "peakfold.profile/1", "target": "generic", "runtime": "r",
-                  "model": "m", "ops": rows[: 1 + number * 4]}  # fmt: skip
+        rows = [
+            {"op": op.name, "operator": op.kind, "scratch_bytes": size}
+            for op, size in zip(graph.ops, [0, 16, None] * 99, strict=False)
+        ]
+        record = {
+            "schema": "peakfold.profile/1",
+            "target": "generic",
+            "runtime": "r",
+            "model": "m",
+            "ops": rows[: 1 + number * 4],
+        }
         made.append(Seed(f"{number}.profile.json", json.dumps(record).encode(), (_model(),)))
     return tuple(made)
 
@@ -196,10 +207,13 @@ def programs() -> tuple[Seed, ...]:
     batch = torch.export.Dim("batch", min=2, max=64)
     cases = (
         (nn.ReLU(), (torch.zeros(2),), None),
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten()),
-         (torch.zeros(4, 1, 5, 5),), ({0: batch},)),
+        (
+            nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten()),
+            (torch.zeros(4, 1, 5, 5),),
+            ({0: batch},),
+        ),
         (nn.MultiheadAttention(8, 2, batch_first=True), (torch.zeros(1, 3, 8),) * 3, None),
-    )  # fmt: skip
+    )
     made = []
     for number, (module, args, dims) in enumerate(cases):
         out = io.BytesIO()

@@ -62,8 +62,9 @@ class _Growth:
         """A value of the same shape, that very one if there is no other."""
         return self.rng.choice([v for v in self.values if self.shape(v) == self.shape(name)])
 
-    def add(self, kind: str, inputs: tuple[str, ...], shapes: list[tuple[int, ...]],
-            **more: object) -> None:  # fmt: skip
+    def add(
+        self, kind: str, inputs: tuple[str, ...], shapes: list[tuple[int, ...]], **more: object
+    ) -> None:
         outputs = tuple(self.tensor(shape) for shape in shapes)
         self.ops.append(Op(outputs[0], kind, inputs, outputs, **more))
         self.values += outputs
@@ -75,8 +76,9 @@ class _Growth:
         if kind in ("add", "mul"):
             self.add(kind, (x, self.like(x)), [shape])
         elif kind == "reshape":
-            flat = (shape[0] * shape[1],) if len(shape) == 2 else (shape[0] // self.width,
-                                                                  self.width)  # fmt: skip
+            flat = (
+                (shape[0] * shape[1],) if len(shape) == 2 else (shape[0] // self.width, self.width)
+            )
             self.add(kind, (x,), [flat], attrs={"shape": flat})
         elif kind == "mix":
             shapes = [(self.rng.randint(1, 4), self.width)] * self.rng.randint(1, 2)
@@ -136,8 +138,9 @@ class _Growth:
             condition = f"c{len(self.tensors)}"
             self.tensors.append(Tensor(condition, DTYPES["bool"], (), Role.INPUT))
         shape = self.shape(x)
-        bodies = tuple(_body(self.rng, label, x, shape, self.dtype.name)
-                       for label in ("then", "else"))  # fmt: skip
+        bodies = tuple(
+            _body(self.rng, label, x, shape, self.dtype.name) for label in ("then", "else")
+        )
         self.add("if", (condition,), [shape], regions=bodies)
 
 
@@ -189,8 +192,11 @@ def options_for(
     """
     more = {"time_limit": seconds, "quick": True, **chosen}
     if "profile" in chosen:
-        rows = [ProfiledOp(op=op.name, operator=op.kind, scratch_bytes=rng.randint(0, 90))
-                for op in graph.ops if rng.random() < 0.5 and not op.regions]  # fmt: skip
+        rows = [
+            ProfiledOp(op=op.name, operator=op.kind, scratch_bytes=rng.randint(0, 90))
+            for op in graph.ops
+            if rng.random() < 0.5 and not op.regions
+        ]
         more["profile"] = Profile(
             schema=PROFILE_SCHEMA, target="generic", runtime="made up", model="", ops=rows
         )

@@ -86,8 +86,9 @@ def split_buffer(tree: Tree, rng: random.Random, graph: Graph) -> bool:
         return False
     buffer = rng.choice(crowded)
     place = buffer["tensors"].pop(rng.randrange(len(buffer["tensors"])))
-    tree["buffers"].append({**buffer, "tensors": [place], "live": [dict(p) for p in
-                                                                   buffer["live"]]})  # fmt: skip
+    tree["buffers"].append(
+        {**buffer, "tensors": [place], "live": [dict(p) for p in buffer["live"]]}
+    )
     return True
 
 
@@ -109,8 +110,9 @@ def shift_place(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     if not homes:
         return False
     place = rng.choice(rng.choice(homes)["tensors"])
-    place["offset"] = rng.choice([0, place["offset"] + 1, place["nbytes"],
-                                  place["offset"] + tree["policies"]["align"]])  # fmt: skip
+    place["offset"] = rng.choice(
+        [0, place["offset"] + 1, place["nbytes"], place["offset"] + tree["policies"]["align"]]
+    )
     return True
 
 
@@ -175,8 +177,7 @@ def merge_externals(tree: Tree, rng: random.Random, graph: Graph) -> bool:
         return False
     one, two = rng.sample(tree["external"], 2)
     shift = rng.choice([0, 0, sum(p["nbytes"] for p in one["tensors"])])
-    one["tensors"] = one["tensors"] + [{**p, "offset": p["offset"] + shift}
-                                       for p in two["tensors"]]  # fmt: skip
+    one["tensors"] = one["tensors"] + [{**p, "offset": p["offset"] + shift} for p in two["tensors"]]
     tree["external"].remove(two)
     return True
 
@@ -202,8 +203,9 @@ def add_alias(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     """A result is laid over an operand, with the record that says so."""
     at = rng.randrange(len(graph.ops))
     op = graph.ops[at]
-    homes = {p["tensor"]: (b, p) for b in (*tree["buffers"], *tree["external"])
-             for p in b["tensors"]}  # fmt: skip
+    homes = {
+        p["tensor"]: (b, p) for b in (*tree["buffers"], *tree["external"]) for p in b["tensors"]
+    }
     pairs = [(o, i) for o in op.results for i in op.operands if o in homes and i in homes]
     if not pairs:
         return False

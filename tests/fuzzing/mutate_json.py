@@ -15,10 +15,20 @@ from typing import Any
 from .mutate_bytes import NUMBERS, WORDS, mutate_bytes
 
 PROGRAM_WORDS = (
-    "Infinity", "s0", "s0*2", "Max(s0,1)//0", "os.system", "__import__('os').system('x')",
-    "torch.ops.aten.add.Tensor", "torch.ops.aten.view.default", "torch.ops.aten.lstm.input",
-    "torch.ops.aten.einsum.default", "torch.ops.higher_order.cond", "torch._C._jit", "p_l_weight",
-)  # fmt: skip
+    "Infinity",
+    "s0",
+    "s0*2",
+    "Max(s0,1)//0",
+    "os.system",
+    "__import__('os').system('x')",
+    "torch.ops.aten.add.Tensor",
+    "torch.ops.aten.view.default",
+    "torch.ops.aten.lstm.input",
+    "torch.ops.aten.einsum.default",
+    "torch.ops.higher_order.cond",
+    "torch._C._jit",
+    "p_l_weight",
+)
 """Texts that a loader of exported programs evaluates or resolves."""
 
 
@@ -77,8 +87,15 @@ def mutate_archive(data: bytes, rng: random.Random) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [(name, archive.read(name)) for name in archive.namelist()]
-    except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError,
-            OSError, EOFError):  # fmt: skip
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        OSError,
+        EOFError,
+    ):
         return mutate_bytes(data, rng)
     if not members:
         return mutate_bytes(data, rng)

@@ -192,8 +192,22 @@ def _break_opset(model: ModelProto, rng: random.Random) -> None:
 
 
 _EXTREMES = [0, -1, 1, 64, 65, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63)]
-_NAMES = ["axis", "axes", "perm", "num_outputs", "batch_dims", "group", "strides", "pads",
-          "dilations", "kernel_shape", "blocksize", "to", "k", "equation"]  # fmt: skip
+_NAMES = [
+    "axis",
+    "axes",
+    "perm",
+    "num_outputs",
+    "batch_dims",
+    "group",
+    "strides",
+    "pads",
+    "dilations",
+    "kernel_shape",
+    "blocksize",
+    "to",
+    "k",
+    "equation",
+]
 
 
 def _add_attribute(model: ModelProto, rng: random.Random) -> None:
@@ -222,6 +236,17 @@ def _drop_initializer(model: ModelProto, rng: random.Random) -> None:
 
 _Break = Callable[[ModelProto, random.Random], None]
 _STRUCTURE: list[_Break] = [
-    _drop_node, _swap_nodes, _rewire, _drop_or_add_io, _rename_op, _break_attribute, _break_dims,
-    _break_types, _break_opset, _drop_initializer, _add_attribute, _break_ir_version, _break_data,
-]  # fmt: skip
+    _drop_node,
+    _swap_nodes,
+    _rewire,
+    _drop_or_add_io,
+    _rename_op,
+    _break_attribute,
+    _break_dims,
+    _break_types,
+    _break_opset,
+    _drop_initializer,
+    _add_attribute,
+    _break_ir_version,
+    _break_data,
+]

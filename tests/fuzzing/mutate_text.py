@@ -17,8 +17,22 @@ PF_WORDS = (
     "peakfold-graph 2", "trainable",
 )  # fmt: skip
 CSV_WORDS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset", "1-3", "a:b", ";", "\t")
-TOML_WORDS = ("[peak.vector]", "[[memory]]", "title", "gb", "gb_s", "tflops", "source", "kind",
-              "1979-05-27", "nan", "inf", "1_000", "0x10", "true")  # fmt: skip
+TOML_WORDS = (
+    "[peak.vector]",
+    "[[memory]]",
+    "title",
+    "gb",
+    "gb_s",
+    "tflops",
+    "source",
+    "kind",
+    "1979-05-27",
+    "nan",
+    "inf",
+    "1_000",
+    "0x10",
+    "true",
+)
 
 
 def mutate_text(data: bytes, rng: random.Random, words: Sequence[str] = ()) -> bytes:

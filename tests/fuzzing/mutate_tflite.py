@@ -199,6 +199,16 @@ def _call(model: Any, rng: random.Random) -> None:
 
 _Break = Callable[[Any, random.Random], None]
 _STRUCTURE: list[_Break] = [
-    _drop_op, _swap_ops, _rewire, _resize_list, _other_kind, _shape, _type, _buffer, _stored,
-    _options, _variable, _call,
-]  # fmt: skip
+    _drop_op,
+    _swap_ops,
+    _rewire,
+    _resize_list,
+    _other_kind,
+    _shape,
+    _type,
+    _buffer,
+    _stored,
+    _options,
+    _variable,
+    _call,
+]

@@ -67,8 +67,10 @@ class Oracle(Placed):
             if not 0 <= at < len(self.graph.ops):
                 self.wrong("scratch", f"workspace of op {at}", "buffers")
             self.writes += [Write(at, span, "") for span in spans]
-        self.writes += [Write(len(self.graph.ops), span, f"copy of {name}")
-                        for name, span in self.copies.items()]  # fmt: skip
+        self.writes += [
+            Write(len(self.graph.ops), span, f"copy of {name}")
+            for name, span in self.copies.items()
+        ]
 
     def root(self, roots: dict[object, str], name: str) -> None:
         """Memory outside the arena belongs to one input, static tensor or output alone."""
@@ -92,18 +94,22 @@ class Oracle(Placed):
         here = self.where[name]
         if kinds in ({"view"}, {"concat"}):
             inputs = [base for _, base in story]
-            found = self.viewed(at, op, name, inputs[0]) if kinds == {"view"} else (
-                self.joined(at, op, name, inputs)
-            )  # fmt: skip
+            found = (
+                self.viewed(at, op, name, inputs[0])
+                if kinds == {"view"}
+                else (self.joined(at, op, name, inputs))
+            )
             if found is None:
                 return self.wrong("memory", f"{name} does not lie where it is said to", "aliases")
             mine = [w.span for w in self.writes if w.op == at and w.name in written_states(op)]
             self.pieces[name] = [
                 (at if any(span.meets(s) for s in mine) else writer, span) for writer, span in found
             ]
-            if here.space is not ARENA and name in self.graph.outputs and roots.get(
-                here.space
-            ) != name:  # fmt: skip
+            if (
+                here.space is not ARENA
+                and name in self.graph.outputs
+                and roots.get(here.space) != name
+            ):
                 self.wrong("external", f"output {name} in memory of another", "external")
             return None
         for how, base in story:
@@ -124,9 +130,12 @@ class Oracle(Placed):
             if view.output >= len(op.outputs) or view.input >= len(op.inputs):
                 continue
             fits = op.outputs[view.output] == name and op.inputs[view.input] == base
-            if fits and there is not None and base in self.pieces and (
-                here.space == there.space and here.low == there.low + view.offset
-            ):  # fmt: skip
+            if (
+                fits
+                and there is not None
+                and base in self.pieces
+                and (here.space == there.space and here.low == there.low + view.offset)
+            ):
                 return _covered(here, self.pieces[base])
         return None
 
@@ -152,8 +161,9 @@ class Oracle(Placed):
             kept |= set(graph.inputs)
         readers: dict[str, set[int]] = {name: set() for name in self.pieces}
         for at, op in enumerate(graph.ops):
-            moved = {a.input for a in self.plan.aliases
-                     if a.op == at and a.how in ("view", "concat")}  # fmt: skip
+            moved = {
+                a.input for a in self.plan.aliases if a.op == at and a.how in ("view", "concat")
+            }
             for name in op.operands:
                 if name in readers and not (name in moved and not self.written(at)):
                     readers[name].add(at)
@@ -212,9 +222,12 @@ class Oracle(Placed):
         one, two = graph[operand], graph[result]
         alike = facts.renames or one.shape == two.shape
         return (
-            all(n in facts.inplace for n in spots) and above == 0 and alike
-            and one.dtype.bits == two.dtype.bits and one.nbytes == two.nbytes
-        )  # fmt: skip
+            all(n in facts.inplace for n in spots)
+            and above == 0
+            and alike
+            and one.dtype.bits == two.dtype.bits
+            and one.nbytes == two.nbytes
+        )
 
     # Scratch and bodies.
 
@@ -225,8 +238,11 @@ class Oracle(Placed):
                 need = self.profile.get(op.name, need)
             have = max((s.high - s.low for s in self.scratch.get(at, ())), default=0)
             if need > have:
-                self.wrong("scratch", f"op {at} needs {need} bytes of scratch, not {have}",
-                           "profile" if op.name in self.plan.profile else "buffers")  # fmt: skip
+                self.wrong(
+                    "scratch",
+                    f"op {at} needs {need} bytes of scratch, not {have}",
+                    "profile" if op.name in self.plan.profile else "buffers",
+                )
 
     def bodies(self) -> None:
         align, target = self.plan.policies.align, target_of(self.plan.target)

@@ -44,8 +44,9 @@ def shrink_buffer(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     if not tree["buffers"]:
         return False
     buffer = rng.choice(tree["buffers"])
-    buffer["size"] = rng.choice([0, buffer["size"] // 2,
-                                 max(buffer["size"] - tree["policies"]["align"], 0)])  # fmt: skip
+    buffer["size"] = rng.choice(
+        [0, buffer["size"] // 2, max(buffer["size"] - tree["policies"]["align"], 0)]
+    )
     for piece in buffer["live"]:
         piece["upper"] = min(piece["upper"], buffer["size"])
         piece["lower"] = min(piece["lower"], piece["upper"])
@@ -84,8 +85,11 @@ def other_order(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     made: set[str] = set()
     left, order = list(range(len(graph.ops))), []
     while left:
-        ready = [at for at in left if all(n in made or n not in graph.producer
-                                          for n in graph.ops[at].operands)]  # fmt: skip
+        ready = [
+            at
+            for at in left
+            if all(n in made or n not in graph.producer for n in graph.ops[at].operands)
+        ]
         if not ready:
             return False
         at = rng.choice(ready)
@@ -191,6 +195,5 @@ def wasteful(tree: Tree, rng: random.Random, graph: Graph) -> bool:
 def longer_lives(tree: Tree, rng: random.Random, graph: Graph) -> bool:
     """Buffers are said to live from the first step to the last, so that waste looks needed."""
     for buffer in tree["buffers"]:
-        buffer["live"] = [{"start": 0, "stop": len(graph.ops), "lower": 0,
-                           "upper": buffer["size"]}]  # fmt: skip
+        buffer["live"] = [{"start": 0, "stop": len(graph.ops), "lower": 0, "upper": buffer["size"]}]
     return wasteful(tree, rng, graph)

@@ -148,9 +148,11 @@ class Placed:
                 here = Span(number, place.offset, place.offset + place.nbytes)
                 self.put(self.where, place.tensor, here)
         for tensor in self.graph.tensors:
-            if not tensor.role.static and tensor.nbytes is not None and (
-                tensor.name not in self.where
-            ):  # fmt: skip
+            if (
+                not tensor.role.static
+                and tensor.nbytes is not None
+                and (tensor.name not in self.where)
+            ):
                 self.wrong("place", f"{tensor.name} has no place", "buffers")
 
     def put(self, table: dict[str, Span], name: str, here: Span) -> None:
@@ -168,18 +170,20 @@ class Placed:
         graph, policies = self.graph, self.plan.policies
         for name in graph.inputs:
             outside = name in self.where and self.where[name].space is not ARENA
-            if name in self.where and not graph[name].role.static and (
-                outside != (policies.inputs == "external")
-            ):  # fmt: skip
+            if (
+                name in self.where
+                and not graph[name].role.static
+                and (outside != (policies.inputs == "external"))
+            ):
                 self.wrong("external", f"input {name} against the policy", "policies")
         for name in graph.outputs:
             made = name in graph.producer
             outside = name in self.where and self.where[name].space is not ARENA
             if made and name in self.where and outside != (policies.outputs == "external"):
                 self.wrong("external", f"output {name} against the policy", "policies")
-            foreign = not made and graph[name].nbytes is not None and (
-                outside or name not in self.where
-            )  # fmt: skip
+            foreign = (
+                not made and graph[name].nbytes is not None and (outside or name not in self.where)
+            )
             if foreign and policies.outputs == "pinned" and name not in self.copies:
                 self.wrong("external", f"output {name} has no copy in the arena", "copies")
         for name, span in self.where.items():

@@ -30,8 +30,11 @@ def records() -> list[tuple[type, str]]:
             continue
         seen.append(kind)
         for info in _fields(kind):
-            queue += [t for t in _types(info.type) if isinstance(t, type)
-                      and issubclass(t, msgspec.Struct)]  # fmt: skip
+            queue += [
+                t
+                for t in _types(info.type)
+                if isinstance(t, type) and issubclass(t, msgspec.Struct)
+            ]
     return [(kind, info.name) for kind in seen for info in _fields(kind)]
 
 
@@ -74,8 +77,12 @@ def field_of(name: str) -> Mutation:
 
 def changed(old: Any, kind: Any, tree: Tree, rng: random.Random, graph: Graph) -> Any:
     """Another value of a field's type, near the old one or far from it."""
-    choices = [c for t in _types(kind) if typing.get_origin(t) is typing.Literal
-               for c in typing.get_args(t)]  # fmt: skip
+    choices = [
+        c
+        for t in _types(kind)
+        if typing.get_origin(t) is typing.Literal
+        for c in typing.get_args(t)
+    ]
     if choices and rng.random() < 0.8:
         return rng.choice(choices)
     if isinstance(old, bool):
@@ -94,8 +101,9 @@ def changed(old: Any, kind: Any, tree: Tree, rng: random.Random, graph: Graph) -
 def _other_record(
     old: dict[str, Any], kind: Any, tree: Tree, rng: random.Random, graph: Graph
 ) -> dict[str, Any]:
-    record = next((t for t in _types(kind)
-                   if isinstance(t, type) and issubclass(t, msgspec.Struct)), None)  # fmt: skip
+    record = next(
+        (t for t in _types(kind) if isinstance(t, type) and issubclass(t, msgspec.Struct)), None
+    )
     if record is None:
         numbers = int in _types(kind) or any(isinstance(v, int) for v in old.values())
         return _other_table(old, rng, graph, [0, 1, 8, 2**40] if numbers else ["1x4", "", "x"])
@@ -106,10 +114,26 @@ def _other_record(
 def _other_number(old: int | None, tree: Tree, rng: random.Random) -> int | None:
     near = old or 0
     align = max(int(tree["policies"]["align"]), 1)
-    return rng.choice([
-        near + 1, max(near - 1, 0), near + align, max(near - align, 0), near // 2, near * 2, 0, 1,
-        rng.randrange(16), tree["arena_bytes"], 2**31, 2**61, 2**63, 2**64, -1, None,
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            near + 1,
+            max(near - 1, 0),
+            near + align,
+            max(near - align, 0),
+            near // 2,
+            near * 2,
+            0,
+            1,
+            rng.randrange(16),
+            tree["arena_bytes"],
+            2**31,
+            2**61,
+            2**63,
+            2**64,
+            -1,
+            None,
+        ]
+    )
 
 
 def _other_list(old: list[Any], tree: Tree, rng: random.Random) -> list[Any]:

@@ -9,5 +9,6 @@ from .plan_fields import Mutation, Tree, field_of, records
 __all__ = ["MUTATIONS", "Mutation", "Tree", "other_lies"]
 
 MUTATIONS: dict[str, Mutation] = dict(LIES)
-MUTATIONS |= {f"{kind.__name__}.{name}": field_of(f"{kind.__name__}.{name}")
-              for kind, name in records()}  # fmt: skip
+MUTATIONS |= {
+    f"{kind.__name__}.{name}": field_of(f"{kind.__name__}.{name}") for kind, name in records()
+}

@@ -41,8 +41,10 @@ _MODEL: tuple[Commands, ...] = (
     (("plan", FILE, "-q", "--time-limit", "1", "--mode", "both"),),
 )
 _TFLITE: tuple[Commands, ...] = (
-    *_MODEL, (("verify", FILE, "-q"),), (("apply", FILE, "-q", "-o", "out.tflite"),)
-)  # fmt: skip
+    *_MODEL,
+    (("verify", FILE, "-q"),),
+    (("apply", FILE, "-q", "-o", "out.tflite"),),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,25 +63,35 @@ class Server:
     """The client's end: a context in which `run` may be called."""
 
     def __init__(self) -> None:
-        env = {**os.environ, **dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
-            "1")}  # fmt: skip
+        env = {
+            **os.environ,
+            **dict.fromkeys(
+                ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
+                "1",
+            ),
+        }
         root = Path(__file__).parents[2]
         env["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(root / "src"), str(root), env.get("PYTHONPATH")])
         )
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzzing.server"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=root, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
+            cwd=root,
+            text=True,
+        )
 
     def __enter__(self) -> Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=WALL + 10)
@@ -100,8 +110,14 @@ class Server:
             self.process.stdin.flush()
             answer = json.loads(self.process.stdout.readline())
             left = sorted(p.name for p in Path(folder).iterdir() if p.name not in files)
-        return Run(tuple(answer["codes"]), answer["out"], answer["err"], answer["signal"],
-                   answer["cpu_s"], tuple(left))  # fmt: skip
+        return Run(
+            tuple(answer["codes"]),
+            answer["out"],
+            answer["err"],
+            answer["signal"],
+            answer["cpu_s"],
+            tuple(left),
+        )
 
 
 def main() -> None:
@@ -126,18 +142,23 @@ def _warm() -> None:
 
 def _forked(job: dict[str, Any]) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, \
-            tempfile.TemporaryFile() as codes:  # fmt: skip
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        tempfile.TemporaryFile() as codes,
+    ):
         child = os.fork()
         if child == 0:
             _child(job, out.fileno(), err.fileno(), codes.fileno())
         status = _waited(child)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {
-            "codes": json.loads(_text(codes) or "[]"), "out": _text(out), "err": _text(err),
+            "codes": json.loads(_text(codes) or "[]"),
+            "out": _text(out),
+            "err": _text(err),
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        }  # fmt: skip
+        }
 
 
 def _text(stream: Any) -> str:

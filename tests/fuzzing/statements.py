@@ -20,8 +20,10 @@ def statements(work: Graph, plan: Plan, profile: dict[str, int]) -> list[Fault]:
     """What a plan says of its graph and of itself, where that can be told."""
     found = []
     target = target_of(plan.target)
-    known = all(op_facts(work, op, target).workspace is not None or op.regions
-                or op.name in plan.profile for op in work.ops)  # fmt: skip
+    known = all(
+        op_facts(work, op, target).workspace is not None or op.regions or op.name in plan.profile
+        for op in work.ops
+    )
     known = known and all(body.plan.workspace_known for body in plan.bodies)
     truths = {
         "workspace_known": plan.workspace_known == known,
@@ -78,8 +80,12 @@ def _life_problem(work: Graph, plan: Plan) -> bool:
         for low, high, start, stop in spans:
             cuts = {low, high, *(p.lower for p in buffer.live), *(p.upper for p in buffer.live)}
             for at in sorted(c for c in cuts if low <= c < high):
-                alive = {n for p in buffer.live if p.lower <= at < p.upper
-                         for n in range(max(p.start, start), min(p.stop, stop))}  # fmt: skip
+                alive = {
+                    n
+                    for p in buffer.live
+                    if p.lower <= at < p.upper
+                    for n in range(max(p.start, start), min(p.stop, stop))
+                }
                 if len(alive) < stop - start:
                     return True
     return False

@@ -46,10 +46,13 @@ def test_every_field_of_every_record_is_changed() -> None:
     found = [base_plan(0, number, None) for number in range(40)]
     for name in MUTATIONS:
         assert any(
-            MUTATIONS[name](msgspec.to_builtins(base.plan), random.Random(base.number),
-                            replay(base.graph, base.plan.recipe))
+            MUTATIONS[name](
+                msgspec.to_builtins(base.plan),
+                random.Random(base.number),
+                replay(base.graph, base.plan.recipe),
+            )
             for base in found
-        ), name  # fmt: skip
+        ), name
 
 
 def test_a_number_is_one_mutant() -> None:

@@ -48,8 +48,10 @@ def test_the_corpus_is_sound(name: str, server: Server) -> None:
     reader = READERS[name]
     chosen = random.Random(0).sample(reader.seeds(), min(3, len(reader.seeds())))
     for seed in chosen:
-        argv = tuple(f"m{reader.suffix}" if word == FILE else word
-                     for word in reader.commands[0][0]) + seed.numbers  # fmt: skip
+        argv = (
+            tuple(f"m{reader.suffix}" if word == FILE else word for word in reader.commands[0][0])
+            + seed.numbers
+        )
         ran = server.run([argv], {**dict(seed.beside), f"m{reader.suffix}": seed.data})
         assert ran.codes == (0,), (seed.name, ran.err)
 

@@ -31,9 +31,10 @@ from .test_verify import GRAPH, find, with_buffer
 replace = msgspec.structs.replace
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
 STRUCTS = [
-    kind for kind in vars(records).values()
+    kind
+    for kind in vars(records).values()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__struct_fields__
-]  # fmt: skip
+]
 
 BRANCHES = parse_graph("""peakfold-graph 1
 input x: uint8[64]
@@ -47,9 +48,12 @@ e: uint8[32] = slice(d, starts=[0], ends=[32])
 output d, e, x
 """)
 PROFILE = Profile(
-    schema="peakfold.profile/1", target="generic", runtime="a board", model="m",
+    schema="peakfold.profile/1",
+    target="generic",
+    runtime="a board",
+    model="m",
     ops=[ProfiledOp(op="d", operator="ADD", scratch_bytes=128)],
-)  # fmt: skip
+)
 PLANS = {
     "bodies": (GRAPH, PlanOptions(align=1)),
     "serial": (BRANCHES, PlanOptions(align=16)),
@@ -68,8 +72,9 @@ def judge(name: str, plan: Plan) -> Verdict:
 
 def test_the_page_has_a_row_for_every_field() -> None:
     named = set(re.findall(r"`(\w+\.\w+)`", PAGE.read_text("utf-8")))
-    assert named >= {f"{kind.__name__}.{field}" for kind in STRUCTS
-                     for field in kind.__struct_fields__}  # fmt: skip
+    assert named >= {
+        f"{kind.__name__}.{field}" for kind in STRUCTS for field in kind.__struct_fields__
+    }
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -229,17 +234,23 @@ def test_no_result_moves_out_of_the_arena(tensor: str) -> None:
     gone = records.ExternalBuffer(tensors=plan.buffers[at].tensors)
     buffers = [b for number, b in enumerate(plan.buffers) if number != at]
     top = max(b.offset + b.size for b in buffers)
-    moved = replace(plan, buffers=buffers, external=[*plan.external, gone], arena_bytes=top,
-                    bound=replace(plan.bound, offsets=0, any_order=0),
-                    proof=records.Proof(packing=False, order=False))  # fmt: skip
+    moved = replace(
+        plan,
+        buffers=buffers,
+        external=[*plan.external, gone],
+        arena_bytes=top,
+        bound=replace(plan.bound, offsets=0, any_order=0),
+        proof=records.Proof(packing=False, order=False),
+    )
     (failed,) = [c for c in judge_plan(BRANCHES, moved).checks if not c.ok]
     assert failed.name == "places"
     assert "nobody keeps" in failed.detail
 
 
 def test_two_inputs_are_not_one_memory() -> None:
-    graph = parse_graph("peakfold-graph 1\ninput x: uint8[8]\ninput y: uint8[8]\n"
-                        "z: uint8[8] = add(x, y)\noutput z")  # fmt: skip
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: uint8[8]\ninput y: uint8[8]\nz: uint8[8] = add(x, y)\noutput z"
+    )
     plan = make_plan(graph).plan
     both = [place for external in plan.external for place in external.tensors]
     merged = replace(plan, external=[records.ExternalBuffer(tensors=both)])
@@ -290,9 +301,14 @@ def test_a_body_is_planned_for_its_own_target_once() -> None:
 
 @pytest.mark.parametrize(
     "recipe",
-    [["split 9 zzz"], ["split 99999999999999999999 y"], ["fold"] * 99, ["train optimizer=["],
-     ["split ² y"]],
-)  # fmt: skip
+    [
+        ["split 9 zzz"],
+        ["split 99999999999999999999 y"],
+        ["fold"] * 99,
+        ["train optimizer=["],
+        ["split ² y"],
+    ],
+)
 def test_a_recipe_that_cannot_be_replayed_is_the_plans_fault(recipe: list[str]) -> None:
     with pytest.raises(InvalidPlan):
         judge_plan(GRAPH, replace(make_plan(GRAPH).plan, recipe=recipe))
@@ -305,8 +321,10 @@ def test_searched_bounds_are_derived_again_on_request() -> None:
     assert "bound.offsets" in reproved(EX6, plan, claims, seconds=2)
 
 
-CHAIN = parse_graph("peakfold-graph 1\ninput x: int8[64]\na: int8[64] = foo(x)\n"
-                    "b: int8[64] = foo(a)\nc: int8[64] = foo(b)\noutput c")  # fmt: skip
+CHAIN = parse_graph(
+    "peakfold-graph 1\ninput x: int8[64]\na: int8[64] = foo(x)\n"
+    "b: int8[64] = foo(a)\nc: int8[64] = foo(b)\noutput c"
+)
 
 
 @pytest.mark.parametrize("mode", ["arena", "naive", "share", "both"])
@@ -322,31 +340,45 @@ def test_what_nothing_joins_is_not_one_buffer(mode: str, in_time: bool) -> None:
         at += buffer.size
     size = plan.arena_bytes if in_time else at
     obj = None if mode == "arena" else 0
-    one = records.PlannedBuffer(what="tensor", offset=0, size=size, live=live, tensors=places,
-                                object=obj)  # fmt: skip
+    one = records.PlannedBuffer(
+        what="tensor", offset=0, size=size, live=live, tensors=places, object=obj
+    )
     bound = replace(plan.bound, objects=size)
-    merged = replace(plan, mode=mode, buffers=[one], arena_bytes=size, bound=bound,
-                     proof=records.Proof(packing=mode != "arena", order=False))  # fmt: skip
+    merged = replace(
+        plan,
+        mode=mode,
+        buffers=[one],
+        arena_bytes=size,
+        bound=bound,
+        proof=records.Proof(packing=mode != "arena", order=False),
+    )
     failed = [c.name for c in judge_plan(CHAIN, merged).checks if not c.ok]
     assert failed == ["statements"]
 
 
 def test_a_result_outside_the_arena_reaches_out_of_nothing() -> None:
-    graph = parse_graph('peakfold-graph 1\ninput x: uint8[12]\n'
-                        'y: uint8[12] = opaque(x) overlap=["0-5"]\noutput y')  # fmt: skip
+    graph = parse_graph(
+        'peakfold-graph 1\ninput x: uint8[12]\ny: uint8[12] = opaque(x) overlap=["0-5"]\noutput y'
+    )
     options = PlanOptions(align=1, inputs="reusable", outputs="external")
     plan = make_plan(graph, options).plan
-    wasteful = replace(plan, buffers=[replace(plan.buffers[0], offset=5)], arena_bytes=17,
-                       bound=replace(plan.bound, any_order=17),
-                       proof=records.Proof(packing=False, order=True))  # fmt: skip
+    wasteful = replace(
+        plan,
+        buffers=[replace(plan.buffers[0], offset=5)],
+        arena_bytes=17,
+        bound=replace(plan.bound, any_order=17),
+        proof=records.Proof(packing=False, order=True),
+    )
     assert "proof.order" in {claim.field for claim in judge_plan(graph, wasteful).claims}
 
 
 def test_a_recipe_makes_no_more_than_can_be_judged() -> None:
-    graph = parse_graph("peakfold-graph 1\ninput x: int8[1,2,1000000,8]\n"
-                        "parameter w: int8[2,2,3,3]\n"
-                        "y: int8[1,2,1000000,8] = conv(x, w, pads=[1,1,1,1])\n"
-                        "output y")  # fmt: skip
+    graph = parse_graph(
+        "peakfold-graph 1\ninput x: int8[1,2,1000000,8]\n"
+        "parameter w: int8[2,2,3,3]\n"
+        "y: int8[1,2,1000000,8] = conv(x, w, pads=[1,1,1,1])\n"
+        "output y"
+    )
     plan = replace(make_plan(graph).plan, recipe=["split 1000000 y"])
     with pytest.raises(InvalidPlan, match="more than"):
         judge_plan(graph, plan)

@@ -97,8 +97,10 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
         lambda p: replace(p, policies=replace(p.policies, inputs="reusable")),
     ),
     "arena too small": ("packing", lambda p: replace(p, arena_bytes=p.arena_bytes - 1)),
-    "overlap": ("packing", lambda p: moved(p, "e", p.buffers[find(p, "c")].offset
-                                           - p.buffers[find(p, "e")].offset)),
+    "overlap": (
+        "packing",
+        lambda p: moved(p, "e", p.buffers[find(p, "c")].offset - p.buffers[find(p, "e")].offset),
+    ),
     "stated life too short": ("lifetimes", lambda p: shorter(p, "a")),
     "in place unannounced": ("values", lambda p: without_alias(p, "d")),
     "view unannounced": ("values", lambda p: without_alias(p, "b")),
@@ -124,10 +126,11 @@ BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
     ),
     "false proof": (
         "bounds",
-        lambda p: replace(p, bound=replace(p.bound, offsets=1), proof=replace(p.proof,
-                                                                              packing=True)),
+        lambda p: replace(
+            p, bound=replace(p.bound, offsets=1), proof=replace(p.proof, packing=True)
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def test_the_plan_itself_passes_every_rule() -> None:

@@ -132,10 +132,24 @@ def casts() -> Iterator[Instance]:
     scales, zeros = np.array([0.5, 1, 2], np.float16), np.array([1, 2, 3], np.int16)
     for along, by_row in ((0, lambda v: v[:, None]), (1, lambda v: v)):
         x = rows if along == 0 else rows.T
-        yield make("DequantizeLinear", x, scales, zeros, opset=21, axis=along,
-                   truth=lambda v, s, z, by=by_row: dequantized(v, by(s), by(z)))  # fmt: skip
-        yield make("QuantizeLinear", x.astype(np.float16), scales, zeros, opset=21, axis=along,
-                   truth=lambda v, s, z, by=by_row: quantized(v, by(s), by(z)))  # fmt: skip
+        yield make(
+            "DequantizeLinear",
+            x,
+            scales,
+            zeros,
+            opset=21,
+            axis=along,
+            truth=lambda v, s, z, by=by_row: dequantized(v, by(s), by(z)),
+        )
+        yield make(
+            "QuantizeLinear",
+            x.astype(np.float16),
+            scales,
+            zeros,
+            opset=21,
+            axis=along,
+            truth=lambda v, s, z, by=by_row: quantized(v, by(s), by(z)),
+        )
 
 
 def quantized(x, scale, zero):
@@ -169,8 +183,9 @@ def layers() -> Iterator[Instance]:
             yield make("BatchNormalization", floats(shape), *statistics, opset=opset)
         # The reference kernel of version 9 takes statistics of the batch even in test mode.
         yield make("BatchNormalization", floats(shape), *statistics, opset=9, truth=normalised)
-        yield make("BatchNormalization", floats(shape), *statistics, opset=15, outputs=3,
-                   training_mode=1)  # fmt: skip
+        yield make(
+            "BatchNormalization", floats(shape), *statistics, opset=15, outputs=3, training_mode=1
+        )
         x = floats(shape)
         yield make("Dropout", x, opset=7, ratio=0.5, truth=lambda v: (v.copy(),))
         yield make("Dropout", x, opset=12)
@@ -178,13 +193,33 @@ def layers() -> Iterator[Instance]:
         yield make("Dropout", x, np.float32(0.5), np.array(False), opset=13)
         yield make("Dropout", x, np.float32(0.5), np.array(True), opset=13, outputs=2, seed=3)
         yield make("ScatterElements", x, np.zeros(shape, np.int64), floats(shape, 1), axis=1)
-        yield make("ScatterElements", x, np.zeros(shape, np.int64), floats(shape, 1), axis=0,
-                   reduction="add", opset=18)  # fmt: skip
-        yield make("Scatter", x, np.ones((1,) * len(shape), np.int64), floats((1,) * len(shape)),
-                   opset=9, axis=1, truth=scattered)  # fmt: skip
+        yield make(
+            "ScatterElements",
+            x,
+            np.zeros(shape, np.int64),
+            floats(shape, 1),
+            axis=0,
+            reduction="add",
+            opset=18,
+        )
+        yield make(
+            "Scatter",
+            x,
+            np.ones((1,) * len(shape), np.int64),
+            floats((1,) * len(shape)),
+            opset=9,
+            axis=1,
+            truth=scattered,
+        )
         yield make("ScatterND", x, np.zeros((1, 1), np.int64), floats((1, *shape[1:]), 1))
-        yield make("ScatterND", x, np.array([[0], [0]]), floats((2, *shape[1:]), 1),
-                   reduction="mul", opset=18)  # fmt: skip
+        yield make(
+            "ScatterND",
+            x,
+            np.array([[0], [0]]),
+            floats((2, *shape[1:]), 1),
+            reduction="mul",
+            opset=18,
+        )
     cache, fresh = floats((2, 5, 3)), floats((2, 2, 3), 1)
     yield make("TensorScatter", cache, fresh, np.array([1, 2]), opset=24)
     yield make("TensorScatter", cache, fresh, np.array([4, 0]), opset=24, mode="circular")
@@ -201,21 +236,42 @@ def classical() -> Iterator[Instance]:
     for shape in ((2, 3), (1, 4)):
         x, c = floats(shape, low=-1), shape[1]
         yield make("Binarizer", x, domain=ML, threshold=0.2)
-        yield make("Imputer", x, domain=ML, replaced_value_float=float(x[0, 0]),
-                   imputed_value_floats=[0.5])  # fmt: skip
+        yield make(
+            "Imputer", x, domain=ML, replaced_value_float=float(x[0, 0]), imputed_value_floats=[0.5]
+        )
         more = {"offset": [0.1] * c, "scale": [2.0] * c}
         yield make("Scaler", x, domain=ML, **more)
-        yield make("Scaler", integers(shape, np.int32), domain=ML, **more,
-                   truth=lambda v: (((v - 0.1) * 2).astype(np.float32),))  # fmt: skip
-        yield make("LabelEncoder", integers(shape, np.int64), domain=ML, keys_int64s=[1, 2, 3],
-                   values_int64s=[7, 8, 9])  # fmt: skip
+        yield make(
+            "Scaler",
+            integers(shape, np.int32),
+            domain=ML,
+            **more,
+            truth=lambda v: (((v - 0.1) * 2).astype(np.float32),),
+        )
+        yield make(
+            "LabelEncoder",
+            integers(shape, np.int64),
+            domain=ML,
+            keys_int64s=[1, 2, 3],
+            values_int64s=[7, 8, 9],
+        )
         weights = [floats(shape, seed) for seed in range(4)]
         rate, step = np.array(0.1, np.float32), np.array(3, np.int64)
         yield make("Adagrad", rate, step, *weights[:3], domain=TRAINING, outputs=2)
         # The reference kernel widens its result to double.
         yield make("Adam", rate, step, *weights, domain=TRAINING, outputs=3, truth=adam)
-        yield make("Momentum", rate, step, *weights[:3], domain=TRAINING, outputs=2, alpha=0.9,
-                   beta=0.1, mode="nesterov", norm_coefficient=0.01)  # fmt: skip
+        yield make(
+            "Momentum",
+            rate,
+            step,
+            *weights[:3],
+            domain=TRAINING,
+            outputs=2,
+            alpha=0.9,
+            beta=0.1,
+            mode="nesterov",
+            norm_coefficient=0.01,
+        )
 
 
 def real(v):
@@ -245,14 +301,32 @@ def contrib() -> Iterator[Instance]:
         tail = (s, z, np.float32(0.25), np.uint8(2))
         for op_type, f in (("QLinearAdd", np.add), ("QLinearMul", np.multiply)):
             for p, q in ((a, b), (b, a)):
-                yield make(op_type, p, s, z, q, *tail, domain=CONTRIB,
-                           truth=lambda v, _s, _z, w, *_, f=f: stored(f(real(v), real(w))),
-                )  # fmt: skip
+                yield make(
+                    op_type,
+                    p,
+                    s,
+                    z,
+                    q,
+                    *tail,
+                    domain=CONTRIB,
+                    truth=lambda v, _s, _z, w, *_, f=f: stored(f(real(v), real(w))),
+                )
         unary_tail = (s, z, np.float32(0.25), np.uint8(2))
-        yield make("QLinearSigmoid", a, *unary_tail, domain=CONTRIB,
-                   truth=lambda v, *_: stored(sigmoid(real(v)) * 9))  # fmt: skip
-        yield make("QLinearLeakyRelu", a, *unary_tail, domain=CONTRIB, alpha=0.1,
-                   truth=lambda v, *_: stored(np.maximum(real(v) - 1, 0.1 * real(v))))  # fmt: skip
+        yield make(
+            "QLinearSigmoid",
+            a,
+            *unary_tail,
+            domain=CONTRIB,
+            truth=lambda v, *_: stored(sigmoid(real(v)) * 9),
+        )
+        yield make(
+            "QLinearLeakyRelu",
+            a,
+            *unary_tail,
+            domain=CONTRIB,
+            alpha=0.1,
+            truth=lambda v, *_: stored(np.maximum(real(v) - 1, 0.1 * real(v))),
+        )
         flag = floats(one, 2) > 0.5
         for p, q in ((a, b), (b, a)):
             yield make("QLinearWhere", flag, p, s, z, q, *tail, domain=CONTRIB, truth=chosen)
@@ -262,18 +336,21 @@ def contrib() -> Iterator[Instance]:
         yield make("FastGelu", x, bias, domain=CONTRIB, truth=lambda v, b: (gelu(v + b),))
         yield make("FastGelu", x, domain=CONTRIB, truth=lambda v: (gelu(v),))
         yield make("BiasGelu", x, bias, domain=CONTRIB, truth=lambda v, b: (gelu(v + b),))
-        yield make("BiasAdd", x, bias, skip, domain=CONTRIB,
-                   truth=lambda v, b, k: (v + b + k,))  # fmt: skip
-        yield make("BiasDropout", x, bias, skip, domain=CONTRIB,
-                   truth=lambda v, b, k: (v + b + k,))  # fmt: skip
-        yield make("ExpandDims", x, np.array(1), domain=CONTRIB,
-                   truth=lambda v, _: (np.expand_dims(v, 1),))  # fmt: skip
+        yield make("BiasAdd", x, bias, skip, domain=CONTRIB, truth=lambda v, b, k: (v + b + k,))
+        yield make("BiasDropout", x, bias, skip, domain=CONTRIB, truth=lambda v, b, k: (v + b + k,))
+        yield make(
+            "ExpandDims", x, np.array(1), domain=CONTRIB, truth=lambda v, _: (np.expand_dims(v, 1),)
+        )
 
 
 ATEN_UNARY = {
-    "Exp2": np.exp2, "Expm1": np.expm1, "Log1p": np.log1p, "Log2": np.log2, "Trunc": np.trunc,
+    "Exp2": np.exp2,
+    "Expm1": np.expm1,
+    "Log1p": np.log1p,
+    "Log2": np.log2,
+    "Trunc": np.trunc,
     "LogSigmoid": lambda v: -np.log1p(np.exp(-v)),
-}  # fmt: skip
+}
 
 
 def with_row(array: np.ndarray, at: int, row: np.ndarray) -> np.ndarray:
@@ -292,8 +369,12 @@ def aten() -> Iterator[Instance]:
         if shape:
             put = {"truth": lambda v, i, u: (with_row(v, i[0], u),)}
             yield make("IndexPut", floats(shape), at, floats(shape[1:], 1), **put)
-            yield make("PutSlice", floats(shape), floats(shape[1:], 1),
-                       truth=lambda v, u: (with_row(v, -1, u),))  # fmt: skip
+            yield make(
+                "PutSlice",
+                floats(shape),
+                floats(shape[1:], 1),
+                truth=lambda v, u: (with_row(v, -1, u),),
+            )
         mask = floats(shape, 1) > 0.5
         yield make("MaskedFill", floats(shape), mask, truth=lambda v, m: (np.where(m, 7.0, v),))
 
@@ -302,6 +383,16 @@ def every_instance() -> list[Instance]:
     from .layout_instances import joins, layouts
     from .tflite_instances import every_tflite_instance
 
-    groups = (unary, binary, casts, layers, classical, contrib, aten, layouts, joins,
-              every_tflite_instance)  # fmt: skip
+    groups = (
+        unary,
+        binary,
+        casts,
+        layers,
+        classical,
+        contrib,
+        aten,
+        layouts,
+        joins,
+        every_tflite_instance,
+    )
     return [instance for group in groups for instance in group()]

@@ -65,8 +65,13 @@ def repetitions() -> Iterator[Instance]:
         yield make("Tile", x, index(*ones[:-1], 2))
     x = floats((1, 1, 4, 3))
     for mode in ("nearest", "linear", "cubic"):
-        for how in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
-                    "half_pixel_symmetric"):  # fmt: skip
+        for how in (
+            "half_pixel",
+            "asymmetric",
+            "align_corners",
+            "pytorch_half_pixel",
+            "half_pixel_symmetric",
+        ):
             more = {"mode": mode, "coordinate_transformation_mode": how}
             one = np.ones(4, np.float32)
             yield make("Resize", x, None, one, opset=19, **more)
@@ -80,8 +85,16 @@ def repetitions() -> Iterator[Instance]:
     # No reference kernel of version 10, whose second operand is the scales.
     yield make("Resize", x, np.ones(4, np.float32), opset=10, truth=lambda v, _: (v.copy(),))
     crop = np.array([0, 0, 0.2, 0.1, 1, 1, 0.8, 0.9], np.float32)
-    yield make("Resize", x, crop, None, index(1, 1, 4, 3), opset=19, mode="linear",
-               coordinate_transformation_mode="tf_crop_and_resize")  # fmt: skip
+    yield make(
+        "Resize",
+        x,
+        crop,
+        None,
+        index(1, 1, 4, 3),
+        opset=19,
+        mode="linear",
+        coordinate_transformation_mode="tf_crop_and_resize",
+    )
     yield make("Upsample", x, np.ones(4, np.float32), opset=9, truth=lambda v, _: (v.copy(),))
     yield make("Upsample", x, opset=7, scales=[1.0] * 4, truth=lambda v: (v.copy(),))
 
@@ -97,16 +110,29 @@ def slices() -> Iterator[Instance]:
             starts, ends = rng.integers(-3, 5, count), rng.integers(-3, 9, count)
             starts = np.where(steps < 0, np.abs(starts), starts)
             ends = np.where(steps < 0, -np.abs(ends) - 9, ends)
-            yield make("Slice", x, index(*starts), index(*ends), index(*axes), index(*steps),
-                       opset=13)  # fmt: skip
+            yield make(
+                "Slice", x, index(*starts), index(*ends), index(*axes), index(*steps), opset=13
+            )
             if (steps == 1).all():
-                yield make("Slice", x, opset=9, starts=starts.tolist(), ends=ends.tolist(),
-                           axes=axes.tolist())  # fmt: skip
+                yield make(
+                    "Slice",
+                    x,
+                    opset=9,
+                    starts=starts.tolist(),
+                    ends=ends.tolist(),
+                    axes=axes.tolist(),
+                )
     for shape in ((8,), (4, 3), (4, 2)):
         for start in range(4):
             for stop in range(start + 1, 5):
-                yield make("Slice", nibbles(shape), index(start), index(stop), opset=13,
-                           truth=lambda v, a, b: (v[a[0] : b[0]],))  # fmt: skip
+                yield make(
+                    "Slice",
+                    nibbles(shape),
+                    index(start),
+                    index(stop),
+                    opset=13,
+                    truth=lambda v, a, b: (v[a[0] : b[0]],),
+                )
 
 
 def cuts() -> Iterator[Instance]:
@@ -118,17 +144,30 @@ def cuts() -> Iterator[Instance]:
         yield make("Split", x, opset=18, outputs=4, axis=axis, num_outputs=4)
         yield make("Split", x, index(0, 6), opset=13, outputs=2, axis=axis)
     parts = index(1, 2, 3)
-    yield make("Split", nibbles((6,)), parts, opset=18, outputs=3,
-               truth=lambda v, _: (v[:1], v[1:3], v[3:]))  # fmt: skip
-    yield make("Split", nibbles((3, 2)), index(1, 2), opset=18, outputs=2,
-               truth=lambda v, _: (v[:1], v[1:]))  # fmt: skip
+    yield make(
+        "Split",
+        nibbles((6,)),
+        parts,
+        opset=18,
+        outputs=3,
+        truth=lambda v, _: (v[:1], v[1:3], v[3:]),
+    )
+    yield make(
+        "Split",
+        nibbles((3, 2)),
+        index(1, 2),
+        opset=18,
+        outputs=2,
+        truth=lambda v, _: (v[:1], v[1:]),
+    )
     for shape in ((3,), (2, 3), (1, 4, 2)):
         zeros = [0] * (2 * len(shape))
         yield make("Pad", floats(shape), index(*zeros), opset=13)
         yield make("Pad", floats(shape), opset=2, pads=zeros)
         yield make("Pad", floats(shape), index(*zeros[:-1], 1), opset=13)
-        yield make("Pad", floats(shape), index(*zeros[1:], 0), None, index(*range(len(shape))),
-                   opset=18)  # fmt: skip
+        yield make(
+            "Pad", floats(shape), index(*zeros[1:], 0), None, index(*range(len(shape))), opset=18
+        )
     for pads in ((-1, 0, 0, 0), (0, -1, 0, 0), (-1, 0, -1, 0), (-2, -1, 0, -1), (-1, 0, 1, 0)):
         yield make("Pad", floats((4, 3)), index(*pads), opset=13, truth=cropped)
 
@@ -136,8 +175,12 @@ def cuts() -> Iterator[Instance]:
 def cropped(x, pads):
     """Constant padding where negative amounts cut; the reference kernel only adds."""
     before, after = pads[: x.ndim], pads[x.ndim :]
-    cut = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape,
-                                                                       strict=True))]  # fmt: skip
+    cut = x[
+        tuple(
+            slice(max(-b, 0), n - max(-a, 0))
+            for b, a, n in zip(before, after, x.shape, strict=True)
+        )
+    ]
     grown = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     return (np.pad(cut, grown),)
 
@@ -159,5 +202,10 @@ def joins() -> Iterator[Instance]:
         yield make("Concat", *parts[:1], *parts[:1], axis=2)
     bits = nibbles((2,)), nibbles((3,)), nibbles((1,))
     for order in ((0, 1, 2), (1, 0, 2), (0, 1), (1, 2)):
-        yield make("Concat", *(bits[at] for at in order), axis=0, opset=24,
-                   truth=lambda *v: (np.concatenate(v),))  # fmt: skip
+        yield make(
+            "Concat",
+            *(bits[at] for at in order),
+            axis=0,
+            opset=24,
+            truth=lambda *v: (np.concatenate(v),),
+        )

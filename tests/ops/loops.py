@@ -27,9 +27,15 @@ def flat(shape: Shape, index: tuple[int, ...]) -> int:
 
 
 def window(
-    x: Shape, y: Shape, *, kernel: Shape, stride: Shape, dilation: Shape, before: Shape,
+    x: Shape,
+    y: Shape,
+    *,
+    kernel: Shape,
+    stride: Shape,
+    dilation: Shape,
+    before: Shape,
     channels: Callable[[int], range],
-) -> Walk:  # fmt: skip
+) -> Walk:
     """Convolutions and pools: `channels` says which input channels an output channel reads."""
     for b, oy, ox, oc in product(*map(range, y)):
         reads = []

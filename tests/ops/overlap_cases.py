@@ -120,17 +120,23 @@ def depthwise(rng: np.random.Generator, dtype: str) -> Case:
     if w.scale is not None:
         w = Value(w.shape, w.dtype, w.data, w.scale, axis=3)
     fields |= {
-        "dilationHFactor": walk["dilation"][0], "dilationWFactor": walk["dilation"][1],
+        "dilationHFactor": walk["dilation"][0],
+        "dilationWFactor": walk["dilation"][1],
         "depthMultiplier": multiplier,
-    }  # fmt: skip
+    }
     model = OneOp(
         "DEPTHWISE_CONV_2D", (value(x, dtype), w, b), value(y, dtype), "DepthwiseConv2D", fields
     )
     return Case(
         model,
-        partial(loops.window, x, y, **walk, channels=lambda c: range(c // multiplier,
-                                                                      c // multiplier + 1)),
-    )  # fmt: skip
+        partial(
+            loops.window,
+            x,
+            y,
+            **walk,
+            channels=lambda c: range(c // multiplier, c // multiplier + 1),
+        ),
+    )
 
 
 def pool(code: str, rng: np.random.Generator, dtype: str) -> Case:
@@ -149,9 +155,12 @@ def dense(rng: np.random.Generator, dtype: str) -> Case:
         w = Value(w.shape, w.dtype, w.data, w.scale[0])
         b = Value(b.shape, b.dtype, b.data, b.scale[0])
     model = OneOp(
-        "FULLY_CONNECTED", (value((count, depth), dtype), w, b), value((count, units), dtype),
-        "FullyConnected", {"keepNumDims": True},
-    )  # fmt: skip
+        "FULLY_CONNECTED",
+        (value((count, depth), dtype), w, b),
+        value((count, units), dtype),
+        "FullyConnected",
+        {"keepNumDims": True},
+    )
     return Case(model, partial(loops.rows, count, depth, units))
 
 
@@ -163,18 +172,27 @@ def convert(code: str, rng: np.random.Generator, pair: str) -> Case:
     source, result = pair.split(">")
     dims = (int(rng.integers(1, 60)), *shape(rng, 2))  # enough for kernels that read ahead
     model = OneOp(
-        code, (value(dims, source),), value(dims, result, SCALE[result] and SCALE[result] * 1.5),
+        code,
+        (value(dims, source),),
+        value(dims, result, SCALE[result] and SCALE[result] * 1.5),
         "Cast" if code == "CAST" else "",
-    )  # fmt: skip
+    )
     return Case(model, partial(loops.elementwise, prod(dims)))
 
 
 def softmax(rng: np.random.Generator, pair: str) -> Case:
     source, result = pair.split(">")
     dims = shape(rng, 2)
-    out = {"int8": Value(dims, "int8", scale=1 / 256, zero=-128), "float32": Value(dims, "float32"),
-           "int16": Value(dims, "int16", scale=1 / 65536 if source == "int8" else 1 / 32768,
-                          zero=-32768 if source == "int8" else 0)}[result]  # fmt: skip
+    out = {
+        "int8": Value(dims, "int8", scale=1 / 256, zero=-128),
+        "float32": Value(dims, "float32"),
+        "int16": Value(
+            dims,
+            "int16",
+            scale=1 / 65536 if source == "int8" else 1 / 32768,
+            zero=-32768 if source == "int8" else 0,
+        ),
+    }[result]
     model = OneOp("SOFTMAX", (value(dims, source),), out, "Softmax", {"beta": 1.0})
     return Case(model, partial(loops.softmax, *dims))
 
@@ -183,8 +201,9 @@ def pad(rng: np.random.Generator, dtype: str) -> Case:
     dims = shape(rng)
     around = rng.integers(0, 3, (4, 2)).astype(np.int32)
     out = tuple(int(n + a + b) for n, (a, b) in zip(dims, around, strict=True))
-    model = OneOp("PAD", (value(dims, dtype), Value((4, 2), "int32", around)), value(out, dtype),
-                  "Pad")  # fmt: skip
+    model = OneOp(
+        "PAD", (value(dims, dtype), Value((4, 2), "int32", around)), value(out, dtype), "Pad"
+    )
     return Case(model, partial(loops.pad, dims, out, tuple(int(n) for n in around[:, 0])))
 
 
@@ -215,8 +234,14 @@ def resize(code: str, rng: np.random.Generator, dtype: str) -> Case:
     half = half and not align
     name = "ResizeBilinear" if code == "RESIZE_BILINEAR" else "ResizeNearestNeighbor"
     size = Value((2,), "int32", np.array(out[1:3], np.int32))
-    model = OneOp(code, (value(dims, dtype), size), value(out, dtype), name,
-                  {"alignCorners": align, "halfPixelCenters": half}, 3)  # fmt: skip
+    model = OneOp(
+        code,
+        (value(dims, dtype), size),
+        value(out, dtype),
+        name,
+        {"alignCorners": align, "halfPixelCenters": half},
+        3,
+    )
     walk = partial(loops.bilinear, floats=dtype == "float32")
     walk = loops.nearest if code == "RESIZE_NEAREST_NEIGHBOR" else walk
     return Case(model, partial(walk, dims, out, align=align, half=half))
@@ -228,8 +253,14 @@ def transposed(rng: np.random.Generator, dtype: str) -> Case:
     x, y = (batch, *size, depth), (batch, *out, filters)
     w, b = weights(rng, (filters, *walk["kernel"], depth), filters, dtype)
     words = Value((4,), "int32", np.array(y, np.int32))
-    model = OneOp("TRANSPOSE_CONV", (words, w, value(x, dtype), b), value(y, dtype),
-                  "TransposeConv", fields, 3)  # fmt: skip
+    model = OneOp(
+        "TRANSPOSE_CONV",
+        (words, w, value(x, dtype), b),
+        value(y, dtype),
+        "TransposeConv",
+        fields,
+        3,
+    )
     return Case(model, partial(loops.scattered, x, y))
 
 

@@ -100,7 +100,9 @@ def test_nodes_of_expanded_functions(cases):
         for node in graph.node:
             judge(case.name, node, values | feeds, dtypes, tally)
     assert not tally.wrong, "\n".join(tally.wrong[:40])
-    print(f"{tally.told} outputs told, {tally.fraction:.4f}; {refused} models not run; "
-          f"silent: {dict(tally.silent)}")  # fmt: skip
+    print(
+        f"{tally.told} outputs told, {tally.fraction:.4f}; {refused} models not run; "
+        f"silent: {dict(tally.silent)}"
+    )
     assert tally.told >= 12377
     assert tally.fraction >= 0.99, tally.silent

@@ -150,9 +150,15 @@ def test_transposed_convolution_against_a_naive_scatter(group):
 @pytest.mark.req("R65")
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((3,), (3,)), ((5, 1, 2, 3), (4, 3, 2)),
-     ((1, 0), (0, 2))],
-)  # fmt: skip
+    [
+        ((2, 3), (3, 4)),
+        ((3,), (3, 4)),
+        ((2, 3), (3,)),
+        ((3,), (3,)),
+        ((5, 1, 2, 3), (4, 3, 2)),
+        ((1, 0), (0, 2)),
+    ],
+)
 def test_matmul_counts_what_numpy_multiplies(a, b):
     np.matmul(counted(floats(a)), counted(floats(b)))
     assert macs("matmul", [a, b]) == Counted.products
@@ -223,8 +229,11 @@ def test_recurrent_layers_count_their_products(kind, gates, directions):
         way = "bidirectional" if directions == 2 else "forward"
         assert macs(kind, shapes, layout=layout, direction=way) == Counted.products
     if kind == "lstm":
-        shapes = [(steps, batch, width), (directions, width, 4 * hidden),
-                  (directions, hidden, 4 * hidden)]  # fmt: skip
+        shapes = [
+            (steps, batch, width),
+            (directions, width, 4 * hidden),
+            (directions, hidden, 4 * hidden),
+        ]
         assert macs("dynamic_quantize_lstm", shapes) == Counted.products
 
 
@@ -257,8 +266,13 @@ def test_contrib_attention_counts_its_products():
     assert macs("multi_head_attention", [shape] * 3, num_heads=heads) == Counted.products
     packed = (batch, steps, heads, 3, width)
     assert macs("multi_head_attention", [packed], num_heads=heads) == Counted.products
-    grouped = ctx_of("group_query_attention", [shape, shape, shape], num_heads=heads,
-                     kv_num_heads=heads, total_sequence_length=steps)  # fmt: skip
+    grouped = ctx_of(
+        "group_query_attention",
+        [shape, shape, shape],
+        num_heads=heads,
+        kv_num_heads=heads,
+        total_sequence_length=steps,
+    )
     assert lookup("group_query_attention").macs(grouped) == Counted.products
     x, weight = floats((batch, steps, 6)), floats((6, 3 * heads * width))
     counted(x) @ counted(weight)
@@ -279,8 +293,11 @@ def test_linear_attention_counts_its_recurrence(rule):
                 counted(floats((1, width))) @ counted(state)
         for _ in range(q_heads):
             counted(floats((1, width))) @ counted(state)
-    shapes = [(batch, steps, q_heads * width), (batch, steps, kv_heads * width),
-              (batch, steps, kv_heads * v_width)]  # fmt: skip
+    shapes = [
+        (batch, steps, q_heads * width),
+        (batch, steps, kv_heads * width),
+        (batch, steps, kv_heads * v_width),
+    ]
     heads = {"q_num_heads": q_heads, "kv_num_heads": kv_heads}
     found = macs("linear_attention", shapes, outputs=2, update_rule=rule, **heads)
     assert found == Counted.products
@@ -314,8 +331,9 @@ def test_remaining_counts():
     assert other("resize", [(1, 2, 4, 4)], mode="cubic", sizes=(1, 2, 8, 4)) == 2 * (2 * 32 * 4)
     assert other("resize", [(1, 2, 4, 4)], sizes=(1, 2, 8, 8)) == 0
     assert other("grid_sample", [(1, 2, 4, 4), (1, 5, 5, 2)]) == 2 * (2 * 25 * 4)
-    assert other("roi_align", [(1, 2, 8, 8), (3, 4), (3,)], sampling_ratio=2, output_height=2,
-                 output_width=2) == 2 * (3 * 2 * 4 * 4 * 4)  # fmt: skip
+    assert other(
+        "roi_align", [(1, 2, 8, 8), (3, 4), (3,)], sampling_ratio=2, output_height=2, output_width=2
+    ) == 2 * (3 * 2 * 4 * 4 * 4)
     assert other("roi_align", [(1, 2, 8, 8), (3, 4), (3,)]) is None
     for kind in ("resize", "grid_sample", "roi_align"):
         assert macs(kind, [(1, 2, 4, 4), (1, 5, 5, 2), (3,)]) == 0
@@ -365,9 +383,22 @@ def test_workspace_is_zero_only_where_no_kernel_can_need_scratch():
         "matmul_nbits", "dft", "unique", "non_max_suppression", "fused_conv", "never_heard_of",
     }  # fmt: skip
     none = {
-        "relu", "add", "where", "cast", "reshape", "transpose", "slice", "concat", "split",
-        "gather", "max_pool", "average_pool", "batch_normalization", "dequantize_linear", "if",
-    }  # fmt: skip
+        "relu",
+        "add",
+        "where",
+        "cast",
+        "reshape",
+        "transpose",
+        "slice",
+        "concat",
+        "split",
+        "gather",
+        "max_pool",
+        "average_pool",
+        "batch_normalization",
+        "dequantize_linear",
+        "if",
+    }
     ctx = ctx_of("relu", [(2, 3)])
     assert {kind for kind in depends if lookup(kind).workspace(ctx) is not None} == set()
     assert {kind for kind in none if lookup(kind).workspace(ctx) != 0} == set()

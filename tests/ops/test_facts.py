@@ -42,49 +42,57 @@ BRANCH = """ begin
 end"""
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ("y: float32[2,8] = matmul(x, w)", r"op 'y' \(matmul\).*float32\[2,8\].*float32\[10,8\]"),
-    ("y: float32[10,8] = matmul(x, v)", "do not fit: 4 columns against 5 rows"),
-    ("y: float32[10,8] = gemm(x, v)", "do not fit: 4 columns against 5 rows"),
-    ("y: float32[4,8] = matmul(s, w)", "do not fit: a scalar is no matrix"),
-    ("y: float32[10,8] = add(x, w)", "sizes 4 and 10 do not broadcast"),
-    ("y: float32[1] = relu(x)", r"float32\[1\].*float32\[10,4\]"),
-    ("y: float32[40] = relu(x)", r"float32\[40\].*float32\[10,4\]"),
-    ("y: int8[10,4] = relu(x)", r"int8\[10,4\].*float32\[10,4\]"),
-    ("y: float16[10,4] = relu(x)", r"float16\[10,4\].*float32\[10,4\]"),
-    ("y: float32[1,6,1,1] = conv(i, f)", r"float32\[1,6,6,6\]"),
-    ("y: float32[1,4] = concat(x, x, axis=0)", r"float32\[20,4\]"),
-    ("y: float32[4,4] = transpose(x, perm=[1,0])", r"float32\[4,10\]"),
-    ("y: float32[n,5] = relu(n)", r"float32\[n,4\]"),
-    ("y: float32[10,4] = if(c)" + BRANCH, "its condition is float32"),
-    ("y: float32[10,4] = if(k)" + BRANCH, r"its condition is bool\[3\]"),
-    ("y: float32[10,1] = if(b)" + BRANCH, r"float32\[10,4\]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("y: float32[2,8] = matmul(x, w)", r"op 'y' \(matmul\).*float32\[2,8\].*float32\[10,8\]"),
+        ("y: float32[10,8] = matmul(x, v)", "do not fit: 4 columns against 5 rows"),
+        ("y: float32[10,8] = gemm(x, v)", "do not fit: 4 columns against 5 rows"),
+        ("y: float32[4,8] = matmul(s, w)", "do not fit: a scalar is no matrix"),
+        ("y: float32[10,8] = add(x, w)", "sizes 4 and 10 do not broadcast"),
+        ("y: float32[1] = relu(x)", r"float32\[1\].*float32\[10,4\]"),
+        ("y: float32[40] = relu(x)", r"float32\[40\].*float32\[10,4\]"),
+        ("y: int8[10,4] = relu(x)", r"int8\[10,4\].*float32\[10,4\]"),
+        ("y: float16[10,4] = relu(x)", r"float16\[10,4\].*float32\[10,4\]"),
+        ("y: float32[1,6,1,1] = conv(i, f)", r"float32\[1,6,6,6\]"),
+        ("y: float32[1,4] = concat(x, x, axis=0)", r"float32\[20,4\]"),
+        ("y: float32[4,4] = transpose(x, perm=[1,0])", r"float32\[4,10\]"),
+        ("y: float32[n,5] = relu(n)", r"float32\[n,4\]"),
+        ("y: float32[10,4] = if(c)" + BRANCH, "its condition is float32"),
+        ("y: float32[10,4] = if(k)" + BRANCH, r"its condition is bool\[3\]"),
+        ("y: float32[10,1] = if(b)" + BRANCH, r"float32\[10,4\]"),
+    ],
+)
 def test_a_lie_is_refused(line: str, words: str) -> None:
     with pytest.raises(ModelError, match=words):
         facts("input b: bool[]\n" + line)
 
 
-@pytest.mark.parametrize("line", [
-    "y: float32[10,8] = matmul(x, w)",
-    "y: float32? = matmul(x, w)",
-    "y: float32[m,8] = matmul(x, w)",
-    "y: opaque? = matmul(x, w)",
-    "y: float32[2,8] = opaque(x, w)",
-    "y: float32[2,8] = com.example.matmul(x, w)",
-    "y: float32[5,8] = reshape(x, s)",
-    "y: float32[5,4] = relu(n)",
-    "y: float32[10,4](16B) = relu(x)",
-    "y: float32[10,4] = if(b)" + BRANCH,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y: float32[10,8] = matmul(x, w)",
+        "y: float32? = matmul(x, w)",
+        "y: float32[m,8] = matmul(x, w)",
+        "y: opaque? = matmul(x, w)",
+        "y: float32[2,8] = opaque(x, w)",
+        "y: float32[2,8] = com.example.matmul(x, w)",
+        "y: float32[5,8] = reshape(x, s)",
+        "y: float32[5,4] = relu(n)",
+        "y: float32[10,4](16B) = relu(x)",
+        "y: float32[10,4] = if(b)" + BRANCH,
+    ],
+)
 def test_what_may_be_true_is_believed(line: str) -> None:
     facts("input b: bool[]\n" + line)
 
 
 def test_a_lie_deep_in_a_body_is_found() -> None:
     with pytest.raises(ModelError, match=r"op 'z' \(exp\)"):
-        facts("input b: bool[]\ny: float32[10,4] = if(b)" + BRANCH.replace(
-            "z: float32[10,4] = exp", "z: float32[10,1] = exp"))  # fmt: skip
+        facts(
+            "input b: bool[]\ny: float32[10,4] = if(b)"
+            + BRANCH.replace("z: float32[10,4] = exp", "z: float32[10,1] = exp")
+        )
 
 
 def test_sources_that_do_not_state_every_attribute() -> None:

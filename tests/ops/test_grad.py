@@ -183,7 +183,8 @@ def scattered(dy: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 OTHER = {
     "conv": Case(
-        conv, (IMAGE, KERNEL, signed(4)),
+        conv,
+        (IMAGE, KERNEL, signed(4)),
         {
             0: lambda dy, w: torch.nn.grad.conv2d_input(IMAGE.shape, w, dy, padding=1),
             1: lambda dy, x: torch.nn.grad.conv2d_weight(x, KERNEL.shape, dy, padding=1),
@@ -191,33 +192,36 @@ OTHER = {
         },
     ),
     "gemm": Case(
-        lambda a, b, c: a @ b + c, (ROWS, COLUMNS, BIAS),
+        lambda a, b, c: a @ b + c,
+        (ROWS, COLUMNS, BIAS),
         {0: lambda dy, b: dy @ b.T, 1: lambda dy, a: a.T @ dy, 2: lambda dy: dy.sum(0)},
     ),
     "matmul": Case(
         torch.matmul, (ROWS, COLUMNS), {0: lambda dy, b: dy @ b.T, 1: lambda dy, a: a.T @ dy}
     ),
     "softmax": Case(
-        lambda x: x.softmax(-1), (ROWS,),
+        lambda x: x.softmax(-1),
+        (ROWS,),
         {0: lambda dy, y: y * (dy - (dy * y).sum(-1, keepdim=True))},
     ),
     "log_softmax": Case(
-        lambda x: x.log_softmax(-1), (ROWS,),
+        lambda x: x.log_softmax(-1),
+        (ROWS,),
         {0: lambda dy, y: dy - y.exp() * dy.sum(-1, keepdim=True)},
     ),
     "max_pool": Case(lambda x: F.max_pool2d(x, 2), (IMAGE,), {0: from_maximum}),
     "average_pool": Case(
-        lambda x: F.avg_pool2d(x, 2), (IMAGE,),
+        lambda x: F.avg_pool2d(x, 2),
+        (IMAGE,),
         {0: lambda dy: dy.repeat_interleave(2, 2).repeat_interleave(2, 3) / 4},
     ),
     "global_average_pool": Case(
-        lambda x: x.mean((2, 3)), (IMAGE,),
+        lambda x: x.mean((2, 3)),
+        (IMAGE,),
         {0: lambda dy: dy[:, :, None, None].expand(IMAGE.shape) / 36},
     ),
     "reduce_sum": Case(lambda x: x.sum(1), (ROWS,), {0: lambda dy: dy[:, None].expand(3, 4)}),
-    "reduce_mean": Case(
-        lambda x: x.mean(1), (ROWS,), {0: lambda dy: dy[:, None].expand(3, 4) / 4}
-    ),
+    "reduce_mean": Case(lambda x: x.mean(1), (ROWS,), {0: lambda dy: dy[:, None].expand(3, 4) / 4}),
     "reduce_max": Case(
         lambda x: x.amax(1), (ROWS,), {0: lambda dy, x, y: dy[:, None] * (x == y[:, None])}
     ),
@@ -227,37 +231,29 @@ OTHER = {
     "reduce_l2": Case(
         lambda x: x.norm(dim=1), (ROWS,), {0: lambda dy, x, y: (dy / y)[:, None] * x}
     ),
-    "reduce_l1": Case(
-        lambda x: x.abs().sum(1), (ROWS,), {0: lambda dy, x: dy[:, None] * x.sign()}
-    ),
-    "reduce_prod": Case(
-        lambda x: x.prod(1), (ROWS,), {0: lambda dy, x, y: (dy * y)[:, None] / x}
-    ),
+    "reduce_l1": Case(lambda x: x.abs().sum(1), (ROWS,), {0: lambda dy, x: dy[:, None] * x.sign()}),
+    "reduce_prod": Case(lambda x: x.prod(1), (ROWS,), {0: lambda dy, x, y: (dy * y)[:, None] / x}),
     "reduce_sum_square": Case(
         lambda x: (x * x).sum(1), (ROWS,), {0: lambda dy, x: 2 * dy[:, None] * x}
     ),
     "reduce_log_sum": Case(
-        lambda x: x.sum(1).log(), (ROWS.abs(),),
+        lambda x: x.sum(1).log(),
+        (ROWS.abs(),),
         {0: lambda dy, x: (dy / x.sum(1))[:, None].expand(3, 4)},
     ),
     "reduce_log_sum_exp": Case(
-        lambda x: x.logsumexp(1), (ROWS,),
+        lambda x: x.logsumexp(1),
+        (ROWS,),
         {0: lambda dy, x, y: dy[:, None] * (x - y[:, None]).exp()},
     ),
     "gather": Case(lambda x, at: x[at], (ROWS, INDEX), {0: scattered}),
     "transpose": Case(lambda x: x.T, (ROWS,), {0: lambda dy: dy.T}),
-    "slice": Case(
-        lambda x: x[1:], (ROWS,), {0: lambda dy: F.pad(dy, (0, 0, 1, 0))}
-    ),
+    "slice": Case(lambda x: x[1:], (ROWS,), {0: lambda dy: F.pad(dy, (0, 0, 1, 0))}),
     "pad": Case(lambda x: F.pad(x, (0, 0, 1, 0)), (ROWS,), {0: lambda dy: dy[1:]}),
-    "expand": Case(
-        lambda x: x.expand(2, 3, 4), (ROWS,), {0: lambda dy: dy.sum(0)}
-    ),
+    "expand": Case(lambda x: x.expand(2, 3, 4), (ROWS,), {0: lambda dy: dy.sum(0)}),
     "trilu": Case(torch.tril, (ROWS,), {0: torch.tril}),
-    "cum_sum": Case(
-        lambda x: x.cumsum(1), (ROWS,), {0: lambda dy: dy.flip(1).cumsum(1).flip(1)}
-    ),
-}  # fmt: skip
+    "cum_sum": Case(lambda x: x.cumsum(1), (ROWS,), {0: lambda dy: dy.flip(1).cumsum(1).flip(1)}),
+}
 
 CASES = {**POINTWISE, **OTHER}
 
@@ -272,8 +268,9 @@ def reads(case: Case, kind: str, position: int, dy: torch.Tensor, y: torch.Tenso
         elif token == "o1":
             found.append(case.operands[1])  # the mask
         else:
-            found.append({"dy": dy, "y": y}.get(token) if token[0] != "x" else
-                         case.operands[int(token[1:])])  # fmt: skip
+            found.append(
+                {"dy": dy, "y": y}.get(token) if token[0] != "x" else case.operands[int(token[1:])]
+            )
     return found
 
 
@@ -282,9 +279,7 @@ def reads(case: Case, kind: str, position: int, dy: torch.Tensor, y: torch.Tenso
 def test_the_declared_reads_determine_the_gradient(kind: str) -> None:
     case = CASES[kind]
     wrt = [at for at, x in enumerate(case.operands) if x.is_floating_point()]
-    operands = [
-        x.clone().requires_grad_(at in wrt) for at, x in enumerate(case.operands)
-    ]  # fmt: skip
+    operands = [x.clone().requires_grad_(at in wrt) for at, x in enumerate(case.operands)]
     y = case.forward(*operands)
     dy = signed(*y.shape, seed=9)
     truth = torch.autograd.grad(y, [operands[at] for at in wrt], dy, allow_unused=True)

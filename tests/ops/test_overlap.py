@@ -93,39 +93,56 @@ def test_windows_of_any_shape() -> None:
             lambda x=x, y=y, walk=walk, depth=depth: loops.window(
                 x, y, **walk, channels=lambda _: range(depth)
             ),
-            (prod(x), prod(y)), (source, result),
-        )  # fmt: skip
+            (prod(x), prod(y)),
+            (source, result),
+        )
         rows, columns = (
-            window_starts(size[at], out[at], kernel=walk["kernel"][at], stride=walk["stride"][at],
-                          dilation=walk["dilation"][at], before=walk["before"][at])
+            window_starts(
+                size[at],
+                out[at],
+                kernel=walk["kernel"][at],
+                stride=walk["stride"][at],
+                dilation=walk["dilation"][at],
+                before=walk["before"][at],
+            )
             for at in (0, 1)
-        )  # fmt: skip
+        )
         jumped += None in rows or None in columns
         assert least == window_distance(
-            Windows(batches=batch, rows=rows, columns=columns, in_image=(size[0], size[1]),
-                    in_pixel=depth * source, out_pixel=filters * result,
-                    reach=channel_reach((0,) * filters, result))
-        )  # fmt: skip
+            Windows(
+                batches=batch,
+                rows=rows,
+                columns=columns,
+                in_image=(size[0], size[1]),
+                in_pixel=depth * source,
+                out_pixel=filters * result,
+                reach=channel_reach((0,) * filters, result),
+            )
+        )
     assert jumped > 50
 
 
 NOTHING = {
-    "mirrored padding": "x: int8[4,4]|pad(x, pads=[1, 1, 1, 1], mode=\"reflect\")|int8[6,6]",
+    "mirrored padding": 'x: int8[4,4]|pad(x, pads=[1, 1, 1, 1], mode="reflect")|int8[6,6]',
     "negative padding": "x: int8[4,4]|pad(x, pads=[-1, 1, 0, 0])|int8[4,4]",
     "a slice from behind": "x: int8[4]|strided_slice(x, begin=[3], end=[0], strides=[-1])|int8[3]",
     "softmax of another axis": "x: int8[4,4]|softmax(x, axis=0)|int16[4,4]",
     "half bytes": "x: int4[8]|cast(x, to=3)|int8[8]",
     "a float transposed convolution": (
         "s: int32[4]\\ninput w: float32[1,1,1,1]\\ninput x: float32[1,1,1,1]|"
-        "transpose_conv(s, w, x, stride_h=1, stride_w=1)|float32[1,1,1,1]"),
+        "transpose_conv(s, w, x, stride_h=1, stride_w=1)|float32[1,1,1,1]"
+    ),
     "groups that do not divide": (
         "x: int8[1,4,4,3]\\ninput w: int8[2,1,1,2]|"
-        "conv_2d(x, w, stride_h=1, stride_w=1)|int8[1,4,4,2]"),
+        "conv_2d(x, w, stride_h=1, stride_w=1)|int8[1,4,4,2]"
+    ),
     "a stride of 0": (
-        "x: int8[1,4,4,3]|max_pool_2d(x, filter_height=1, filter_width=1)|int8[1,4,4,3]"),
+        "x: int8[1,4,4,3]|max_pool_2d(x, filter_height=1, filter_width=1)|int8[1,4,4,3]"
+    ),
     "one row of a matrix product": (
-        "x: int8[1,9]\\ninput w: int8[1,9]|fully_connected(x, w)|int8[1,1]"),
-}  # fmt: skip
+        "x: int8[1,9]\\ninput w: int8[1,9]|fully_connected(x, w)|int8[1,1]"
+    ),
+}
 
 
 @pytest.mark.parametrize("case", NOTHING)

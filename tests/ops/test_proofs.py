@@ -139,15 +139,30 @@ def unproven(rows, proven):
 
 def test_a_claim_without_an_instance_is_noticed(proven):
     new = replace(lookup("concat"), kind="brand_new", inplace=(1,))
-    assert unproven([new], proven) == [("brand_new", 1), ("brand_new", "views"),
-                                       ("brand_new", "parts")]  # fmt: skip
+    assert unproven([new], proven) == [
+        ("brand_new", 1),
+        ("brand_new", "views"),
+        ("brand_new", "parts"),
+    ]
     more = replace(lookup("clip"), inplace=(0, 2))
     assert unproven([more], proven) == [("clip", 2)]
 
 
 def test_no_contiguous_piece_is_missed(generated):
-    movers = {"Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile",
-              "strided_slice", "tfl_slice", "stablehlo_slice", "stablehlo_transpose"}  # fmt: skip
+    movers = {
+        "Slice",
+        "Transpose",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Expand",
+        "Tile",
+        "strided_slice",
+        "tfl_slice",
+        "stablehlo_slice",
+        "stablehlo_transpose",
+    }
     missed = [
         instance.label
         for instance in generated
@@ -188,9 +203,15 @@ WRONG_INPLACE = [
     make("LayerNormalization", SQUARE, floats((3,), 1)),
     make("Transpose", SQUARE),
     make("ReverseSequence", SQUARE, np.array([2, 3, 1], np.int64)),
-    make("BatchNormalization", SQUARE, *[floats((3,), n) for n in range(4)], opset=15,
-         training_mode=1, outputs=3),
-]  # fmt: skip
+    make(
+        "BatchNormalization",
+        SQUARE,
+        *[floats((3,), n) for n in range(4)],
+        opset=15,
+        training_mode=1,
+        outputs=3,
+    ),
+]
 
 
 @pytest.mark.parametrize("instance", WRONG_INPLACE, ids=lambda i: i.node.op_type)

@@ -64,14 +64,31 @@ def test_names_become_kinds_without_collision():
         assert kinds.setdefault(kind, (schema.domain, schema.name)) == (schema.domain, schema.name)
         assert kind == kind.lower()
     for name, kind in {
-        "GlobalAveragePool": "global_average_pool", "LSTM": "lstm", "PRelu": "prelu", "LRN": "lrn",
-        "QLinearConv": "qlinear_conv", "MatMulNBits": "matmul_nbits", "If": "if", "GRU": "gru",
-        "BatchNormalization": "batch_normalization", "MatMul": "matmul", "IsNaN": "is_nan",
-        "ReduceL1": "reduce_l1", "ReduceLogSumExp": "reduce_log_sum_exp", "GatherND": "gather_nd",
-        "RMSNormalization": "rms_normalization", "SVMClassifier": "svm_classifier", "DFT": "dft",
-        "QLinearMatMul": "qlinear_matmul", "QMoE": "qmoe", "Col2Im": "col2im", "ArgMax": "arg_max",
-        "SwiGLU": "swiglu", "ConstantOfShape": "constant_of_shape", "LpPool": "lp_pool",
-    }.items():  # fmt: skip
+        "GlobalAveragePool": "global_average_pool",
+        "LSTM": "lstm",
+        "PRelu": "prelu",
+        "LRN": "lrn",
+        "QLinearConv": "qlinear_conv",
+        "MatMulNBits": "matmul_nbits",
+        "If": "if",
+        "GRU": "gru",
+        "BatchNormalization": "batch_normalization",
+        "MatMul": "matmul",
+        "IsNaN": "is_nan",
+        "ReduceL1": "reduce_l1",
+        "ReduceLogSumExp": "reduce_log_sum_exp",
+        "GatherND": "gather_nd",
+        "RMSNormalization": "rms_normalization",
+        "SVMClassifier": "svm_classifier",
+        "DFT": "dft",
+        "QLinearMatMul": "qlinear_matmul",
+        "QMoE": "qmoe",
+        "Col2Im": "col2im",
+        "ArgMax": "arg_max",
+        "SwiGLU": "swiglu",
+        "ConstantOfShape": "constant_of_shape",
+        "LpPool": "lp_pool",
+    }.items():
         assert onnx_kind(name) == kind
 
 
@@ -101,24 +118,56 @@ def test_value_inputs_name_the_operands_as_onnx_does():
 def test_flags_of_well_known_kinds():
     assert {kind for kind in KINDS if lookup(kind).shape_only} == {"rank", "shape", "size"}
     assert {kind for kind in KINDS if lookup(kind).widens} == {
-        "cast", "cast_like", "densify", "dequantize", "dequantize_linear",
-    }  # fmt: skip
+        "cast",
+        "cast_like",
+        "densify",
+        "dequantize",
+        "dequantize_linear",
+    }
     # Gradients and optimizer steps are never folded.
     training = tuple(kind for kind in KINDS if kind.endswith(("_grad", "_step")))
     assert {kind for kind in KINDS if not lookup(kind).pure} - set(training) == {
-        "beam_search", "bernoulli", "bias_dropout", "dropout", "greedy_search", "if", "loop",
-        "multinomial", "random_normal",
-        "random_normal_like", "random_uniform", "random_uniform_like", "sampling", "scan",
-        "sequence_map", "whisper_beam_search",
+        "beam_search",
+        "bernoulli",
+        "bias_dropout",
+        "dropout",
+        "greedy_search",
+        "if",
+        "loop",
+        "multinomial",
+        "random_normal",
+        "random_normal_like",
+        "random_uniform",
+        "random_uniform_like",
+        "sampling",
+        "scan",
+        "sequence_map",
+        "whisper_beam_search",
         # torch's
-        "random_dropout", "random_fill",
+        "random_dropout",
+        "random_fill",
         # TFLite's
-        "assign_variable", "call", "call_once", "case", "hashtable", "hashtable_find",
-        "hashtable_import", "hashtable_size", "random_standard_normal", "read_variable",
-        "signal_delay", "signal_filter_bank_spectral_subtraction", "signal_framer",
-        "signal_overlap_add", "signal_stacker", "stablehlo_rng_bit_generator",
-        "tfl_multinomial", "tfl_random_uniform", "var_handle", "while",
-    }  # fmt: skip
+        "assign_variable",
+        "call",
+        "call_once",
+        "case",
+        "hashtable",
+        "hashtable_find",
+        "hashtable_import",
+        "hashtable_size",
+        "random_standard_normal",
+        "read_variable",
+        "signal_delay",
+        "signal_filter_bank_spectral_subtraction",
+        "signal_framer",
+        "signal_overlap_add",
+        "signal_stacker",
+        "stablehlo_rng_bit_generator",
+        "tfl_multinomial",
+        "tfl_random_uniform",
+        "var_handle",
+        "while",
+    }
     assert {lookup(kind).engine for kind in ("conv", "gemm", "lstm", "attention")} == {"matrix"}
     assert lookup("relu").engine == "vector"
     assert lookup("transpose").engine == "copy"

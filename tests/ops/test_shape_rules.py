@@ -120,8 +120,9 @@ def compare(instances, against):
             elif guess is None:
                 seen["silent"] += 1
             elif guess != answers[name]:
-                wrong.append(f"{instance.label}: told {guess}, is {answers[name]} "
-                             f"{dict(ctx.op.attrs)}")  # fmt: skip
+                wrong.append(
+                    f"{instance.label}: told {guess}, is {answers[name]} {dict(ctx.op.attrs)}"
+                )
             else:
                 seen["equal"] += 1
     return seen, wrong
@@ -225,8 +226,9 @@ def op(kind, shapes, **options):
 
 
 def test_rules_that_onnx_has_no_inference_for():
-    assert op("fused_conv", [(1, 3, 8, 8), (4, 3, 3, 3), (4,)], pads=(1, 1, 1, 1),
-              strides=(2, 2)) == ((1, 4, 4, 4),)  # fmt: skip
+    assert op(
+        "fused_conv", [(1, 3, 8, 8), (4, 3, 3, 3), (4,)], pads=(1, 1, 1, 1), strides=(2, 2)
+    ) == ((1, 4, 4, 4),)
     assert op("fused_matmul", [(2, 5, 3), (2, 5, 4)], transA=1) == ((2, 3, 4),)
     assert op("fused_matmul", [(2, 5, 3), (2, 5, 4)], transA=1, transBatchA=1) is None
     assert op("matmul_nbits", [("b", 7, 64), (32, 2, 16)], K=64, N=32) == (("b", 7, 32),)
@@ -235,26 +237,38 @@ def test_rules_that_onnx_has_no_inference_for():
         (1, 7, 3),
     )
     assert op("qlinear_add", [(2, 3), (), (), (3,), (), ()]) == ((2, 3),)
-    assert op("qlinear_average_pool", [(1, 8, 8, 3), (), (), (), ()], channels_last=1,
-              kernel_shape=(2, 2), strides=(2, 2)) == ((1, 4, 4, 3),)  # fmt: skip
+    assert op(
+        "qlinear_average_pool",
+        [(1, 8, 8, 3), (), (), (), ()],
+        channels_last=1,
+        kernel_shape=(2, 2),
+        strides=(2, 2),
+    ) == ((1, 4, 4, 3),)
     assert op("qlinear_global_average_pool", [(1, 3, 8, 8), (), (), (), ()]) == ((1, 3, 1, 1),)
     assert op("skip_layer_normalization", [(2, 7, 16), (2, 7, 16), (16,)], outputs=4) == (
-        (2, 7, 16), None, None, (2, 7, 16),
-    )  # fmt: skip
+        (2, 7, 16),
+        None,
+        None,
+        (2, 7, 16),
+    )
     assert op("embed_layer_normalization", [(2, 7), (2, 7), (99, 16), (32, 16)], outputs=2) == (
-        (2, 7, 16), (2,),
-    )  # fmt: skip
+        (2, 7, 16),
+        (2,),
+    )
     assert op("ms_attention", [(2, 7, 16), (16, 48), (48,)], num_heads=4) == ((2, 7, 16),)
-    assert op("ms_attention", [(2, 7, 16), (16, 48), (48,), None, (2, 2, 4, 5, 4)], outputs=2,
-              num_heads=4) == ((2, 7, 16), (2, 2, 4, 12, 4))  # fmt: skip
-    assert op("multi_head_attention", [(2, 7, 16), (2, 9, 16), (2, 9, 24)], outputs=3,
-              num_heads=4) == ((2, 7, 24), (2, 4, 9, 4), (2, 4, 9, 6))  # fmt: skip
+    assert op(
+        "ms_attention", [(2, 7, 16), (16, 48), (48,), None, (2, 2, 4, 5, 4)], outputs=2, num_heads=4
+    ) == ((2, 7, 16), (2, 2, 4, 12, 4))
+    assert op(
+        "multi_head_attention", [(2, 7, 16), (2, 9, 16), (2, 9, 24)], outputs=3, num_heads=4
+    ) == ((2, 7, 24), (2, 4, 9, 4), (2, 4, 9, 6))
     assert op("group_query_attention", [(2, 7, 64), None, None], num_heads=4, kv_num_heads=2) == (
         (2, 7, 32),
     )
     assert op("dynamic_quantize_lstm", [(5, 2, 3), (1, 3, 16), (1, 4, 16)], outputs=2) == (
-        (5, 1, 2, 4), (1, 2, 4),
-    )  # fmt: skip
+        (5, 1, 2, 4),
+        (1, 2, 4),
+    )
 
 
 def test_classical_rules():
@@ -262,8 +276,9 @@ def test_classical_rules():
     assert op("linear_classifier", [("n", 4)], outputs=2, **labels) == (("n",), ("n", 3))
     assert op("linear_classifier", [(4,)], outputs=2, **labels) is None
     assert op("tree_ensemble_classifier", [(5, 4)], outputs=2, classlabels_int64s=(0, 1)) == (
-        (5,), (5, 2),
-    )  # fmt: skip
+        (5,),
+        (5, 2),
+    )
     assert op("tree_ensemble_regressor", [(5, 4)], n_targets=3) == ((5, 3),)
     assert op("svm_regressor", [(5, 4)]) == ((5, 1),)
     assert op("svm_classifier", [(5, 4)], outputs=2, **labels) == ((5,), None)
@@ -291,10 +306,16 @@ def test_slices_and_reshapes_of_symbols():
     assert op("conv", [("n", 3, "h", 8), (4, 3, 3, 3)], pads=(1, 1, 1, 1)) == (("n", 4, "h", 8),)
 
 
-@pytest.mark.parametrize(("attrs", "words"), [
-    ("group=-4", "groups"), ("group=0", "groups"), ("group=3", "groups of"),
-    ("strides=[0, 1]", "strides"), ("dilations=[-1, 1]", "dilations"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attrs", "words"),
+    [
+        ("group=-4", "groups"),
+        ("group=0", "groups"),
+        ("group=3", "groups of"),
+        ("strides=[0, 1]", "strides"),
+        ("dilations=[-1, 1]", "dilations"),
+    ],
+)
 def test_convolutions_that_cannot_be_are_refused(attrs: str, words: str) -> None:
     graph = parse_graph(
         "peakfold-graph 1\ninput x: float32[1,4,8,8]\nparameter w: float32[4,4,3,3]\n"

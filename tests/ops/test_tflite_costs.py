@@ -18,11 +18,13 @@ pytestmark = pytest.mark.req("R65")
 def counted(kind, shapes, out, attrs=None, dtypes=None):
     """MACs and other operations of an op with operands of these shapes (`None` = absent)."""
     names = [f"i{at}" if shape is not None else "" for at, shape in enumerate(shapes)]
-    tensors = {n: Tensor(n, DTYPES["float32"], tuple(s)) for n, s in zip(names, shapes, strict=True)
-               if n}  # fmt: skip
+    tensors = {
+        n: Tensor(n, DTYPES["float32"], tuple(s)) for n, s in zip(names, shapes, strict=True) if n
+    }
     results = tuple(f"o{at}" for at in range(len(out)))
-    tensors |= {n: Tensor(n, DTYPES["float32"], tuple(s)) for n, s in zip(results, out,
-                                                                        strict=True)}  # fmt: skip
+    tensors |= {
+        n: Tensor(n, DTYPES["float32"], tuple(s)) for n, s in zip(results, out, strict=True)
+    }
     ctx = context(Op("n", kind, tuple(names), results, attrs or {}), tensors)
     spec = lookup(kind)
     return spec.macs(ctx), spec.other_ops(ctx)
@@ -87,12 +89,17 @@ def test_svdf_filters_their_input_and_their_past():
 
 def test_recurrent_layers_apply_every_weight_at_every_step():
     cell = [(4, 5), (4, 4), (4,)]
-    one = counted("unidirectional_sequence_rnn", [(3, 2, 5), *cell, (3, 4)], [(3, 2, 4)],
-                  {"fused_activation": "tanh"})  # fmt: skip
+    one = counted(
+        "unidirectional_sequence_rnn",
+        [(3, 2, 5), *cell, (3, 4)],
+        [(3, 2, 4)],
+        {"fused_activation": "tanh"},
+    )
     assert one == (6 * (20 + 16), 6 * 4 * 3)
     both = [(3, 2, 5), *cell, (3, 4), *cell, (3, 4), None, None, None]
-    two = counted("bidirectional_sequence_rnn", both, [(3, 2, 4), (3, 2, 4)],
-                  {"fused_activation": "tanh"})  # fmt: skip
+    two = counted(
+        "bidirectional_sequence_rnn", both, [(3, 2, 4), (3, 2, 4)], {"fused_activation": "tanh"}
+    )
     assert two == (2 * one[0], 2 * one[1])
     # An LSTM with an output projection, and without an input gate (coupled to the forget gate).
     gates = [None, *[(6, 5)] * 3, None, *[(6, 3)] * 3, *[None] * 4, *[(6,)] * 3, (3, 6), None]
@@ -108,8 +115,12 @@ def test_recurrent_layers_apply_every_weight_at_every_step():
 
 
 def test_products_of_stablehlo():
-    attrs = {"lhs_batching_dimensions": (0,), "rhs_batching_dimensions": (1,),
-             "lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}  # fmt: skip
+    attrs = {
+        "lhs_batching_dimensions": (0,),
+        "rhs_batching_dimensions": (1,),
+        "lhs_contracting_dimensions": (2,),
+        "rhs_contracting_dimensions": (0,),
+    }
     assert counted("stablehlo_dot_general", [(3, 4, 5), (5, 3, 6)], [(3, 4, 6)], attrs) == (360, 0)
     filters = {"kernel_output_feature_dimension": 3}
     convolved = [(1, 8, 8, 2), (3, 3, 2, 4)]

@@ -22,11 +22,15 @@ from .tflite_instances import blocks, cuts, slices, updates
 SCRIPT = Path(__file__).parents[1] / "frontends" / "litert_shapes.py"
 BUILTINS = {kind: name for name, kind in BUILTIN_KINDS.items()}
 OPTIONS = {
-    "strided_slice": "StridedSliceOptions", "pack": "PackOptions", "unpack": "UnpackOptions",
-    "tfl_split": "SplitOptions", "split_v": "SplitVOptions",
-    "tfl_space_to_depth": "SpaceToDepthOptions", "tfl_depth_to_space": "DepthToSpaceOptions",
+    "strided_slice": "StridedSliceOptions",
+    "pack": "PackOptions",
+    "unpack": "UnpackOptions",
+    "tfl_split": "SplitOptions",
+    "split_v": "SplitVOptions",
+    "tfl_space_to_depth": "SpaceToDepthOptions",
+    "tfl_depth_to_space": "DepthToSpaceOptions",
     "resize_nearest_neighbor": "ResizeNearestNeighborOptions",
-}  # fmt: skip
+}
 
 
 def usable() -> list[Instance]:
@@ -70,8 +74,12 @@ def test_layout_kernels_compute_the_truths_of_the_proofs(tmp_path):
         save(instance, tmp_path / f"{number:03}")
     seen: set[str] = set()
     for _ in range(10):  # a kernel that ends the process is skipped
-        run = subprocess.run([sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True,
-                             text=True, check=False)  # fmt: skip
+        run = subprocess.run(
+            [sys.executable, str(SCRIPT), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
         seen |= {line["file"] for line in lines if "shapes" in line}
         if "start" not in lines[-1]:

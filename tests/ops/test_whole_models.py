@@ -58,8 +58,13 @@ def vgg(plan) -> Net:
 
 def alexnet() -> Net:
     net = Net(3, 224)
-    for out, k, stride, pad, pooled in ((64, 11, 4, 2, 1), (192, 5, 1, 2, 1), (384, 3, 1, 1, 0),
-                                        (256, 3, 1, 1, 0), (256, 3, 1, 1, 1)):  # fmt: skip
+    for out, k, stride, pad, pooled in (
+        (64, 11, 4, 2, 1),
+        (192, 5, 1, 2, 1),
+        (384, 3, 1, 1, 0),
+        (256, 3, 1, 1, 0),
+        (256, 3, 1, 1, 1),
+    ):
         net.conv(out, k, stride, pad, bias=True, norm=False)
         if pooled:
             net.pool(3, 2)
@@ -68,16 +73,32 @@ def alexnet() -> Net:
 
 def mobilenet_v1() -> Net:
     net = Net(3, 224).conv(32, 3, 2)
-    for out, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5,
-                        (1024, 2), (1024, 1)):  # fmt: skip
+    for out, stride in (
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *[(512, 1)] * 5,
+        (1024, 2),
+        (1024, 1),
+    ):
         net.conv(net.shape[1], 3, stride, group=net.shape[1]).conv(out, 1)
     return net.layer("global_average_pool").dense(1000)
 
 
 def mobilenet_v2() -> Net:
     net = Net(3, 224).conv(32, 3, 2)
-    for t, c, n, s in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-                       (6, 160, 3, 2), (6, 320, 1, 1)):  # fmt: skip
+    for t, c, n, s in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for at in range(n):
             wide = net.shape[1] * t
             if t != 1:

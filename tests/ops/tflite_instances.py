@@ -50,18 +50,38 @@ def elementwise() -> Iterator[Instance]:
             yield make(kind, floats(shape), truth=lambda x, f=f: (f(x).astype(np.float32),))
         yield make("quantize", integers(shape, np.int8), truth=level(0.25, 1), to="int8")
         yield make("bucketize", floats(shape), boundaries=EDGES.tolist(), truth=in_buckets)
-        yield make("stablehlo_clamp", np.float32(0.3), floats(shape), np.float32(0.7),
-                   truth=lambda low, x, high: (np.clip(x, low, high),))  # fmt: skip
-        yield make("tfl_select", floats(shape, 3) > 0.5, floats(shape), floats(shape, 1),
-                   truth=lambda c, a, b: (np.where(c, a, b),))  # fmt: skip
-    yield make("tfl_select", np.array([True, False]), floats((2, 3)), floats((2, 3), 1),
-               truth=lambda c, a, b: (np.where(c[:, None], a, b),))  # fmt: skip
+        yield make(
+            "stablehlo_clamp",
+            np.float32(0.3),
+            floats(shape),
+            np.float32(0.7),
+            truth=lambda low, x, high: (np.clip(x, low, high),),
+        )
+        yield make(
+            "tfl_select",
+            floats(shape, 3) > 0.5,
+            floats(shape),
+            floats(shape, 1),
+            truth=lambda c, a, b: (np.where(c, a, b),),
+        )
+    yield make(
+        "tfl_select",
+        np.array([True, False]),
+        floats((2, 3)),
+        floats((2, 3), 1),
+        truth=lambda c, a, b: (np.where(c[:, None], a, b),),
+    )
     for one, two in PAIRS:
         for a, b in ((one, two), (two, one)):
             for kind, f in binary.items():
                 more = {"fused_activation": "relu_n1_to_1"} if kind == "add" else {}
-                yield make(kind, floats(a), floats(b, 1), **more,
-                           truth=lambda x, y, f=f: (f(x, y).astype(np.float32),))  # fmt: skip
+                yield make(
+                    kind,
+                    floats(a),
+                    floats(b, 1),
+                    **more,
+                    truth=lambda x, y, f=f: (f(x, y).astype(np.float32),),
+                )
             bytes_of = integers(a, np.uint8), integers(b, np.uint8, 1)
             yield make("not_equal", *bytes_of, truth=lambda x, y: (x != y,))
             yield make("stablehlo_compare", *bytes_of, truth=lambda x, y: (x < y,))
@@ -83,11 +103,16 @@ def bits() -> Iterator[Instance]:
     for shape in ((2, 3), (4,), (1, 2, 4)):
         x = floats(shape)
         yield make("tfl_bitcast", x, to="int32", truth=lambda v: (v.view(np.int32),))
-        yield make("tfl_bitcast", x, to="uint8",
-                   truth=lambda v: (v.view(np.uint8).reshape(*v.shape, 4),))  # fmt: skip
+        yield make(
+            "tfl_bitcast", x, to="uint8", truth=lambda v: (v.view(np.uint8).reshape(*v.shape, 4),)
+        )
         small = integers((*shape, 4), np.uint8)
-        yield make("tfl_bitcast", small, to="int32",
-                   truth=lambda v: (v.view(np.int32).reshape(v.shape[:-1]),))  # fmt: skip
+        yield make(
+            "tfl_bitcast",
+            small,
+            to="int32",
+            truth=lambda v: (v.view(np.int32).reshape(v.shape[:-1]),),
+        )
 
 
 def strided(x, begin, end, step, masks):
@@ -138,8 +163,15 @@ def slices() -> Iterator[Instance]:
             if masks["shrink_axis"] and len(shape) == 1:
                 masks["shrink_axis"] = 0
             given = {f"{k}_mask": v for k, v in masks.items()}
-            yield make("strided_slice", x, index(*begin), index(*end), index(*step), **given,
-                       truth=lambda v, a, b, s, m=masks: strided(v, a, b, s, m))  # fmt: skip
+            yield make(
+                "strided_slice",
+                x,
+                index(*begin),
+                index(*end),
+                index(*step),
+                **given,
+                truth=lambda v, a, b, s, m=masks: strided(v, a, b, s, m),
+            )
         begin = tuple(int(n > 1) for n in shape)
         size = tuple(n - b for n, b in zip(shape, begin, strict=True))
         for where, length in (
@@ -150,9 +182,16 @@ def slices() -> Iterator[Instance]:
             yield make("tfl_slice", x, index(*where), index(*length), truth=boxed)
         stop = [b + n for b, n in zip(begin, size, strict=True)]
         for step in (1, 2):
-            yield make("stablehlo_slice", x, start_indices=list(begin), limit_indices=stop,
-                       strides=[step] * len(shape), truth=lambda v, a=begin, b=stop, s=step: (
-                v[tuple(slice(p, q, s) for p, q in zip(a, b, strict=True))].copy(),))  # fmt: skip
+            yield make(
+                "stablehlo_slice",
+                x,
+                start_indices=list(begin),
+                limit_indices=stop,
+                strides=[step] * len(shape),
+                truth=lambda v, a=begin, b=stop, s=step: (
+                    v[tuple(slice(p, q, s) for p, q in zip(a, b, strict=True))].copy(),
+                ),
+            )
 
 
 def boxed(x, begin, size):
@@ -163,15 +202,25 @@ def boxed(x, begin, size):
 def cuts() -> Iterator[Instance]:
     for shape, axis in (((6, 2), 0), ((1, 6, 2), 1), ((2, 6), 1), ((1, 1, 6), -1)):
         x = floats(shape)
-        yield make("tfl_split", np.int32(axis), x, outputs=3,
-                   truth=lambda a, v: tuple(p.copy() for p in np.split(v, 3, int(a))))  # fmt: skip
+        yield make(
+            "tfl_split",
+            np.int32(axis),
+            x,
+            outputs=3,
+            truth=lambda a, v: tuple(p.copy() for p in np.split(v, 3, int(a))),
+        )
         for parts in ((1, 2, 3), (2, -1, 1)):
             yield make("split_v", x, index(*parts), np.int32(axis), outputs=3, truth=pieces)
     for shape, axis in (((3, 2), 0), ((1, 3, 2), 1), ((2, 3), 1), ((3, 1), 0)):
         x = floats(shape)
         parts = [floats(shape, seed) for seed in range(2)]
-        yield make("unpack", x, outputs=shape[axis], axis=axis,
-                   truth=lambda v, a=axis: tuple(np.moveaxis(v, a, 0).copy()))  # fmt: skip
+        yield make(
+            "unpack",
+            x,
+            outputs=shape[axis],
+            axis=axis,
+            truth=lambda v, a=axis: tuple(np.moveaxis(v, a, 0).copy()),
+        )
         yield make("pack", *parts, axis=axis, truth=lambda *v, a=axis: (np.stack(v, a),))
         yield make("pack", x, axis=axis, truth=lambda v, a=axis: (np.expand_dims(v, a),))
 
@@ -196,20 +245,27 @@ def blocks() -> Iterator[Instance]:
     for shape in ((1, 2, 2, 4), (2, 4, 4, 4)):
         x = floats(shape)
         for block in (1, 2):
-            yield make("tfl_space_to_depth", x, block_size=block,
-                       truth=lambda v, b=block: deeper(v, b))  # fmt: skip
-            yield make("tfl_depth_to_space", x, block_size=block,
-                       truth=lambda v, b=block: wider(v, b))  # fmt: skip
+            yield make(
+                "tfl_space_to_depth", x, block_size=block, truth=lambda v, b=block: deeper(v, b)
+            )
+            yield make(
+                "tfl_depth_to_space", x, block_size=block, truth=lambda v, b=block: wider(v, b)
+            )
         for size in (shape[1:3], (shape[1] * 2, shape[2] * 2)):
             yield make("resize_nearest_neighbor", x, index(*size), truth=nearest)
         for perm in ((0, 1, 2, 3), (1, 0, 2, 3), (0, 3, 1, 2), (2, 1, 0, 3)):
-            yield make("stablehlo_transpose", x, permutation=list(perm),
-                       truth=lambda v, p=perm: (np.ascontiguousarray(v.transpose(p)),))  # fmt: skip
+            yield make(
+                "stablehlo_transpose",
+                x,
+                permutation=list(perm),
+                truth=lambda v, p=perm: (np.ascontiguousarray(v.transpose(p)),),
+            )
 
 
 def nearest(x, size):
-    rows, columns = (np.arange(int(n)) * m // int(n) for n, m in zip(size, x.shape[1:3],
-                                                                     strict=True))  # fmt: skip
+    rows, columns = (
+        np.arange(int(n)) * m // int(n) for n, m in zip(size, x.shape[1:3], strict=True)
+    )
     return (np.ascontiguousarray(x[:, rows][:, :, columns]),)
 
 

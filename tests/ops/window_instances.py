@@ -65,15 +65,27 @@ def pools(run: bool) -> Iterator[Instance]:
 
 
 def products(_run: bool) -> Iterator[Instance]:
-    pairs = (((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((3,), (3,)),
-             ((5, 1, 2, 3), (4, 3, 2)), ((2, 2, 3), (3, 4)))  # fmt: skip
+    pairs = (
+        ((2, 3), (3, 4)),
+        ((3,), (3, 4)),
+        ((2, 3), (3,)),
+        ((3,), (3,)),
+        ((5, 1, 2, 3), (4, 3, 2)),
+        ((2, 2, 3), (3, 4)),
+    )
     for a, b in pairs:
         yield make("MatMul", floats(a), floats(b))
     for flip_a in (0, 1):
         for flip_b in (0, 1):
             a, b = floats((2, 3)), floats((3, 4))
-            yield make("Gemm", a.T if flip_a else a, b.T if flip_b else b, floats((4,)),
-                       transA=flip_a, transB=flip_b)  # fmt: skip
+            yield make(
+                "Gemm",
+                a.T if flip_a else a,
+                b.T if flip_b else b,
+                floats((4,)),
+                transA=flip_a,
+                transB=flip_b,
+            )
     for equation, shapes in (
         ("ij,jk->ik", ((2, 3), (3, 4))),
         ("bij,bjk", ((2, 3, 4), (2, 4, 5))),
@@ -106,8 +118,9 @@ def reductions(_run: bool) -> Iterator[Instance]:
         yield make("Softmax", x, axis=axis)
         yield make("CumSum", x, np.array(axis))
         yield make("LayerNormalization", x, floats(x.shape[axis:]), outputs=3, axis=axis)
-        yield make("OneHot", np.array([[0, 1]]), np.array(5), np.array([0, 1], np.float32),
-                   axis=axis)  # fmt: skip
+        yield make(
+            "OneHot", np.array([[0, 1]]), np.array(5), np.array([0, 1], np.float32), axis=axis
+        )
 
 
 def recurrences(_run: bool) -> Iterator[Instance]:
@@ -118,8 +131,17 @@ def recurrences(_run: bool) -> Iterator[Instance]:
             if directions == 1:  # the reference kernels run one direction
                 yield make(op_type, floats((7, 2, 3)), w, r, hidden_size=5, outputs=outputs)
             for layout in (0, 1):
-                found = make(op_type, floats((7, 2, 3)), w, r, hidden_size=5, outputs=outputs,
-                             direction=way, layout=layout, truth=None)  # fmt: skip
+                found = make(
+                    op_type,
+                    floats((7, 2, 3)),
+                    w,
+                    r,
+                    hidden_size=5,
+                    outputs=outputs,
+                    direction=way,
+                    layout=layout,
+                    truth=None,
+                )
                 if not _run:
                     yield found
 

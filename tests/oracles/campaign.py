@@ -142,9 +142,10 @@ def recipes() -> Iterator[Recipe]:
 
 
 WITHOUT_RECIPE = {
-    "com.microsoft:WhisperBeamSearch":
-        "its bodies are a whole encoder and decoder; the row is BeamSearch's, which runs",
-}  # fmt: skip
+    "com.microsoft:WhisperBeamSearch": (
+        "its bodies are a whole encoder and decoder; the row is BeamSearch's, which runs"
+    ),
+}
 
 
 def contrib_checks() -> Iterator[Check]:

@@ -52,8 +52,9 @@ def read(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Graph
         return load(path, Bindings(shapes={n: GivenShape(d) for n, d in shapes.items()})).graph
 
 
-def judge(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]],
-          ran: Mapping[str, Ran]) -> Verdict:  # fmt: skip
+def judge(
+    model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], ran: Mapping[str, Ran]
+) -> Verdict:
     """Read the model, and compare every tensor that ran."""
     try:
         return compare(read(model, shapes), ran)

@@ -31,23 +31,38 @@ def decoder() -> GraphProto:
         helper.make_node("Concat", ["past_0", "keys"], ["present_0"], axis=3),
     ]
     return helper.make_graph(
-        nodes, "decoder",
-        [info("input_ids", ints, ("batch", "steps")),
-         info("position_ids", ints, ("batch", "steps")),
-         info("attention_mask", ints, ("batch", "all")), info("past_0", floats, past)],
-        [info("logits", floats, ("batch", "steps", VOCABULARY)),
-         info("present_0", floats, (2, "batch", HEADS, "all", WIDTH))],
+        nodes,
+        "decoder",
+        [
+            info("input_ids", ints, ("batch", "steps")),
+            info("position_ids", ints, ("batch", "steps")),
+            info("attention_mask", ints, ("batch", "all")),
+            info("past_0", floats, past),
+        ],
+        [
+            info("logits", floats, ("batch", "steps", VOCABULARY)),
+            info("present_0", floats, (2, "batch", HEADS, "all", WIDTH)),
+        ],
         [numpy_helper.from_array(value, name) for name, value in stored.items()],
-    )  # fmt: skip
+    )
 
 
 def recipes() -> Iterator[Recipe]:
     """All of this file."""
-    common: dict[str, Any] = {"decoder": decoder(), "eos_token_id": 10, "pad_token_id": 10,
-                              "model_type": 0, "vocab_size": VOCABULARY}  # fmt: skip
+    common: dict[str, Any] = {
+        "decoder": decoder(),
+        "eos_token_id": 10,
+        "pad_token_id": 10,
+        "model_type": 0,
+        "vocab_size": VOCABULARY,
+    }
     start = ids(2, 3, below=9)
     yield Recipe("GreedySearch", (start, i32([8]), i32([1])), common, stored=(1, 2))
     yield Recipe("Sampling", (start, i32([8]), i32([1])), common, stored=(1, 2))
-    yield Recipe("BeamSearch", (start, i32([8]), i32([1]), i32([4]), i32([2]), f(1),
-                 f(1)), common, results=3,
-                 stored=(1, 2, 3, 4))  # fmt: skip
+    yield Recipe(
+        "BeamSearch",
+        (start, i32([8]), i32([1]), i32([4]), i32([2]), f(1), f(1)),
+        common,
+        results=3,
+        stored=(1, 2, 3, 4),
+    )

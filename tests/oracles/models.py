@@ -17,9 +17,16 @@ from .running import session
 LEVELS = ("as it is", "basic", "extended", "all")
 
 _SIZES = {
-    "unk__749": 2, "N": 2, "M1": 37, "M2": 29, "p2o.DynamicDimension.0": 2,
-    "p2o.DynamicDimension.1": 64, "p2o.DynamicDimension.2": 96, "batch": 2, "sequence": 576,
-}  # fmt: skip
+    "unk__749": 2,
+    "N": 2,
+    "M1": 37,
+    "M2": 29,
+    "p2o.DynamicDimension.0": 2,
+    "p2o.DynamicDimension.1": 64,
+    "p2o.DynamicDimension.2": 96,
+    "batch": 2,
+    "sequence": 576,
+}
 """For the dimensions that files leave open: a batch of two, height unlike width."""
 
 

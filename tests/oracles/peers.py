@@ -24,9 +24,20 @@ FACTS = Path(__file__).parents[1] / "data" / "peers.json"
 GENERATED = FACTS.with_name("peers_generated.json")
 NOT_COPIED = tuple(
     f"malloc-bench-traces: {name}"
-    for name in ("simple", "simple_realloc", "syn-mix-short", "syn-struct-short", "bdd-aa4",
-                 "server", "haskell-web-server", "ssh", "cbit-abs", "bdd-ma4", "ngram-gulliver1")
-)  # fmt: skip
+    for name in (
+        "simple",
+        "simple_realloc",
+        "syn-mix-short",
+        "syn-struct-short",
+        "bdd-aa4",
+        "server",
+        "haskell-web-server",
+        "ssh",
+        "cbit-abs",
+        "bdd-ma4",
+        "ngram-gulliver1",
+    )
+)
 """Traces of allocations whose repository states no licence."""
 Case = dict[str, Any]
 

@@ -225,6 +225,9 @@ TORCHINFO = {
     ),
 }
 CASES: Mapping[str, Mapping[str, Counted]] = {
-    "fvcore": FVCORE, "flop_counter": FLOP_COUNTER, "flop_counter-train": TRAINING,
-    "ptflops": PTFLOPS, "torchinfo": TORCHINFO,
-}  # fmt: skip
+    "fvcore": FVCORE,
+    "flop_counter": FLOP_COUNTER,
+    "flop_counter-train": TRAINING,
+    "ptflops": PTFLOPS,
+    "torchinfo": TORCHINFO,
+}

@@ -55,9 +55,12 @@ class Basic(nn.Module):
     def __init__(self, inner: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inner, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width),
-        )  # fmt: skip
+            nn.Conv2d(inner, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
         self.skip: nn.Module = nn.Identity()
         if stride != 1:
             self.skip = nn.Sequential(
@@ -70,8 +73,12 @@ class Basic(nn.Module):
 
 def resnet18() -> nn.Module:
     """Of the paper, with 1,000 classes."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64),
-                               nn.ReLU(), nn.MaxPool2d(3, 2, 1)]  # fmt: skip
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     inner = 64
     for width in (64, 128, 256, 512):
         layers += [Basic(inner, width, 1 + (width != inner)), Basic(width, width, 1)]
@@ -93,8 +100,13 @@ class Resnet18OfALearntImage(nn.Module):
 def three() -> nn.Module:
     """A pointwise convolution, its mean, and two linear layers, by name."""
     made = nn.Sequential()
-    parts = {"conv": nn.Conv2d(2, 5, 1), "pool": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten(),
-             "linear1": nn.Linear(5, 3), "linear2": nn.Linear(3, 1)}  # fmt: skip
+    parts = {
+        "conv": nn.Conv2d(2, 5, 1),
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flat": nn.Flatten(),
+        "linear1": nn.Linear(5, 3),
+        "linear2": nn.Linear(3, 1),
+    }
     for name, part in parts.items():
         made.add_module(name, part)
     return made
@@ -103,10 +115,19 @@ def three() -> nn.Module:
 def digits() -> nn.Sequential:
     """A small network for images of 28 by 28."""
     return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Conv2d(10, 20, 5), nn.Dropout2d(0.3), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10), nn.LogSoftmax(1),
-    )  # fmt: skip
+        nn.Conv2d(1, 10, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(10, 20, 5),
+        nn.Dropout2d(0.3),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(320, 50),
+        nn.ReLU(),
+        nn.Linear(50, 10),
+        nn.LogSoftmax(1),
+    )
 
 
 class Named(nn.Module):

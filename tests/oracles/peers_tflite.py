@@ -46,8 +46,14 @@ def built(name: str) -> bytes:
     return made.bytes()
 
 
-def _tensor(made: Build, kind: str, dims: list[int], role: str, scales: list[int],
-            value: list[int] | None = None) -> None:  # fmt: skip
+def _tensor(
+    made: Build,
+    kind: str,
+    dims: list[int],
+    role: str,
+    scales: list[int],
+    value: list[int] | None = None,
+) -> None:
     data, more = None, {}
     if role == "constant":
         data = np.zeros(dims, TYPES[kind]) if value is None else np.array(value, TYPES[kind])
@@ -59,8 +65,13 @@ def _tensor(made: Build, kind: str, dims: list[int], role: str, scales: list[int
         made.graph.tensors[at].quantization = None
 
 
-def _operator(made: Build, name: str, inputs: list[int], outputs: list[int],
-              more: dict[str, Any] | None = None) -> None:  # fmt: skip
+def _operator(
+    made: Build,
+    name: str,
+    inputs: list[int],
+    outputs: list[int],
+    more: dict[str, Any] | None = None,
+) -> None:
     more = more or {}
     at = made.op(name, inputs, outputs, more.get("options", ""), **more.get("fields", {}))
     operator = made.graph.operators[at]

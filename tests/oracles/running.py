@@ -59,9 +59,11 @@ def session(model: ModelProto | str, optimised: int = 0, saved: str = "") -> Any
     levels = ort.GraphOptimizationLevel
     options = ort.SessionOptions()
     options.graph_optimization_level = (
-        levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_BASIC, levels.ORT_ENABLE_EXTENDED,
+        levels.ORT_DISABLE_ALL,
+        levels.ORT_ENABLE_BASIC,
+        levels.ORT_ENABLE_EXTENDED,
         levels.ORT_ENABLE_ALL,
-    )[optimised]  # fmt: skip
+    )[optimised]
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     if saved:

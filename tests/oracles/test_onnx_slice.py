@@ -86,8 +86,11 @@ def break_rule(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def some_backend_cases() -> list[Check]:
-    return [partial(backend_check, case) for case in cases(("pytorch-operator",))
-            if "maxpool" in case.name]  # fmt: skip
+    return [
+        partial(backend_check, case)
+        for case in cases(("pytorch-operator",))
+        if "maxpool" in case.name
+    ]
 
 
 def some_contrib_operators() -> list[Check]:
@@ -95,15 +98,17 @@ def some_contrib_operators() -> list[Check]:
 
 
 def a_saved_model() -> list[Check]:
-    return [partial(form_check, form) for form in forms(MODELS)
-            if form.name == "mtcnn_pnet, all"]  # fmt: skip
+    return [partial(form_check, form) for form in forms(MODELS) if form.name == "mtcnn_pnet, all"]
 
 
 @pytest.mark.parametrize(
     ("kind", "some"),
-    [("max_pool", some_backend_cases), ("quick_gelu", some_contrib_operators),
-     pytest.param("nchwc_conv", a_saved_model, marks=pytest.mark.shared)],
-)  # fmt: skip
+    [
+        ("max_pool", some_backend_cases),
+        ("quick_gelu", some_contrib_operators),
+        pytest.param("nchwc_conv", a_saved_model, marks=pytest.mark.shared),
+    ],
+)
 def test_a_broken_rule_fails(
     kind: str, some: Callable[[], list[Check]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,21 +24,39 @@ WORDS, LENGTH, BATCH, LATER = 200, 256, 2, 8
 """Vocabulary, tokens, sequences, steps of decoding; 2 x 4 x 256 x 256 is 524,288 scores."""
 
 _TEXT: dict[str, Any] = {
-    "vocab_size": WORDS, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "max_position_embeddings": 512,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+    "vocab_size": WORDS,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 _GROUPED = _TEXT | {"num_key_value_heads": 2}
 _SEEN: dict[str, Any] = {
-    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "image_size": 128, "patch_size": 8,
-}  # fmt: skip
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 128,
+    "patch_size": 8,
+}
 _BOTH: dict[str, Any] = {
-    "vocab_size": WORDS, "d_model": 64, "encoder_layers": 2, "decoder_layers": 2,
-    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 96,
-    "decoder_ffn_dim": 96, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "vocab_size": WORDS,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 96,
+    "decoder_ffn_dim": 96,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
     "decoder_start_token_id": 1,
-}  # fmt: skip
+}
 
 Make = Callable[[str], torch.nn.Module]
 
@@ -55,8 +73,12 @@ def _made(model: str, config: str, **fields: Any) -> Make:
 def _clip(attention: str) -> torch.nn.Module:
     torch.manual_seed(0)
     text = _TEXT | {"projection_dim": 64, "bos_token_id": 198, "eos_token_id": 199}
-    config = hf.CLIPConfig(text_config=text, vision_config=_SEEN | {"projection_dim": 64},
-                           projection_dim=64, attn_implementation=attention)  # fmt: skip
+    config = hf.CLIPConfig(
+        text_config=text,
+        vision_config=_SEEN | {"projection_dim": 64},
+        projection_dim=64,
+        attn_implementation=attention,
+    )
     return hf.CLIPModel(config)
 
 
@@ -87,11 +109,31 @@ FAMILIES: dict[str, Make] = {
     "clip": _clip,
 }  # fmt: skip
 IMAGES = {"vit"}
-CACHED = ("llama", "mistral", "qwen", "gemma", "phi", "mixtral", "gpt2", "opt", "t5", "bart",
-          "whisper")  # fmt: skip
+CACHED = (
+    "llama",
+    "mistral",
+    "qwen",
+    "gemma",
+    "phi",
+    "mixtral",
+    "gpt2",
+    "opt",
+    "t5",
+    "bart",
+    "whisper",
+)
 _TWO = {"t5", "bart", "whisper"}
-WAYS = ("step", "checkpointed", "reentrant", "autocast", "adamw", "foreach", "fused", "prefill",
-        "decode")  # fmt: skip
+WAYS = (
+    "step",
+    "checkpointed",
+    "reentrant",
+    "autocast",
+    "adamw",
+    "foreach",
+    "fused",
+    "prefill",
+    "decode",
+)
 
 
 @dataclass(frozen=True)
@@ -194,9 +236,10 @@ def later(case: Case) -> Iterator[dict[str, Any]]:
     cache, ids = first.past_key_values, "decoder_input_ids" if family in _TWO else "input_ids"
     for at in range(LATER):
         given: dict[str, Any] = {
-            ids: torch.randint(3, WORDS - 2, (BATCH, 1)), "past_key_values": cache,
+            ids: torch.randint(3, WORDS - 2, (BATCH, 1)),
+            "past_key_values": cache,
             "use_cache": True,
-        }  # fmt: skip
+        }
         if family in _TWO:
             given["encoder_outputs"] = (first.encoder_last_hidden_state,)
         if "attention_mask" in case.kwargs:

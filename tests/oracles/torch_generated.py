@@ -39,10 +39,22 @@ def _linear(draw: random.Random, width: int) -> tuple[nn.Module, int]:
 
 def _activation(draw: random.Random, width: int) -> tuple[nn.Module, int]:
     made: list[nn.Module] = [
-        nn.ReLU(inplace=draw.random() < 0.5), nn.GELU(), nn.SiLU(inplace=draw.random() < 0.5),
-        nn.Tanh(), nn.Sigmoid(), nn.ELU(), nn.Softplus(), nn.Hardswish(), nn.LeakyReLU(0.1),
-        nn.PReLU(), nn.Mish(), nn.Softmax(1), nn.LogSigmoid(), nn.Dropout(0.2), nn.Identity(),
-    ]  # fmt: skip
+        nn.ReLU(inplace=draw.random() < 0.5),
+        nn.GELU(),
+        nn.SiLU(inplace=draw.random() < 0.5),
+        nn.Tanh(),
+        nn.Sigmoid(),
+        nn.ELU(),
+        nn.Softplus(),
+        nn.Hardswish(),
+        nn.LeakyReLU(0.1),
+        nn.PReLU(),
+        nn.Mish(),
+        nn.Softmax(1),
+        nn.LogSigmoid(),
+        nn.Dropout(0.2),
+        nn.Identity(),
+    ]
     return draw.choice(made), width
 
 
@@ -81,8 +93,9 @@ def _combined(draw: random.Random, width: int) -> tuple[nn.Module, int]:
 
 def _sequence(draw: random.Random, width: int) -> tuple[nn.Module, int]:
     if draw.random() < 0.5:
-        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, batch_first=True,
-                                           norm_first=draw.random() < 0.5)  # fmt: skip
+        layer = nn.TransformerEncoderLayer(
+            width, 4, 2 * width, batch_first=True, norm_first=draw.random() < 0.5
+        )
         return Wrapped(lambda x, one: one(x.view(4, 16, -1)).reshape(ROWS, -1), layer), width
     layers = nn.MultiheadAttention(width, 4, batch_first=True)
     return Wrapped(lambda x, one: _attended(x.view(4, 16, -1), one), layers), width
@@ -92,20 +105,32 @@ def _attended(x: torch.Tensor, one: nn.Module) -> torch.Tensor:
     return one(x, x, x, need_weights=False)[0].reshape(ROWS, -1)
 
 
-PARTS: tuple[Part, ...] = (_linear, _linear, _activation, _activation, _norm, _masked, _combined,
-                           _combined, _sequence)  # fmt: skip
+PARTS: tuple[Part, ...] = (
+    _linear,
+    _linear,
+    _activation,
+    _activation,
+    _norm,
+    _masked,
+    _combined,
+    _combined,
+    _sequence,
+)
 
 
 def _losses(width: int) -> list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
     wide = torch.linspace(0, 1, width)
     return [
-        lambda x, v: F.cross_entropy(x, v), lambda x, v: F.cross_entropy(x, v, label_smoothing=0.1),
-        lambda x, v: F.mse_loss(x, torch.zeros_like(x)), lambda x, v: x.square().mean(),
+        lambda x, v: F.cross_entropy(x, v),
+        lambda x, v: F.cross_entropy(x, v, label_smoothing=0.1),
+        lambda x, v: F.mse_loss(x, torch.zeros_like(x)),
+        lambda x, v: x.square().mean(),
         lambda x, v: F.binary_cross_entropy_with_logits(x, wide.expand_as(x), pos_weight=wide + 1),
         lambda x, v: F.nll_loss(x.log_softmax(1), torch.where(v < 3, -100, v)),
-        lambda x, v: F.smooth_l1_loss(x, wide.expand_as(x)), lambda x, v: x.logsumexp(1).sum(),
+        lambda x, v: F.smooth_l1_loss(x, wide.expand_as(x)),
+        lambda x, v: x.logsumexp(1).sum(),
         lambda x, v: F.cross_entropy(x[v > 2], v[v > 2]),
-    ]  # fmt: skip
+    ]
 
 
 class Made(nn.Module):

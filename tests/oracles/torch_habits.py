@@ -64,10 +64,12 @@ def _plain(change: Callable[[nn.Sequential], Any], **more: torch.Tensor) -> Step
 
 def _tied() -> Step:
     return Called(
-        lambda m, ids: F.cross_entropy(F.linear(m.net(m.words(ids)), m.words.weight).flatten(0, 1),
-                                       ids.flatten()),
-        words=nn.Embedding(WORDS, WIDTH), net=_mlp(),
-    ), {"ids": ids()}  # fmt: skip
+        lambda m, ids: F.cross_entropy(
+            F.linear(m.net(m.words(ids)), m.words.weight).flatten(0, 1), ids.flatten()
+        ),
+        words=nn.Embedding(WORDS, WIDTH),
+        net=_mlp(),
+    ), {"ids": ids()}
 
 
 class _Teacher(nn.Module):
@@ -137,8 +139,9 @@ def _regions(reentrant: bool, drop: float = 0.0) -> Step:
     def run(m: Any, x: torch.Tensor) -> torch.Tensor:
         x = m.first(x)
         for part in (m.one, m.two):
-            x = checkpoint(lambda y, part=part: F.dropout(part(y), drop), x,
-                           use_reentrant=reentrant)  # fmt: skip
+            x = checkpoint(
+                lambda y, part=part: F.dropout(part(y), drop), x, use_reentrant=reentrant
+            )
         return loss(x)
 
     return Called(run, first=nn.Linear(WIDTH, WIDTH), one=_mlp(), two=_mlp()), {"x": rows()}
@@ -146,22 +149,25 @@ def _regions(reentrant: bool, drop: float = 0.0) -> Step:
 
 def _sequence(segments: int) -> Step:
     run = checkpoint_sequential
-    return Called(lambda m, x: loss(run(m.net, segments, x, use_reentrant=False)),
-                  net=_mlp(4)), {"x": rows()}  # fmt: skip
+    return Called(lambda m, x: loss(run(m.net, segments, x, use_reentrant=False)), net=_mlp(4)), {
+        "x": rows()
+    }
 
 
 def _packed(kind: str) -> Step:
     layer = getattr(nn, kind)(WIDTH, WIDTH, batch_first=True)
 
     def run(m: Any, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        given = rnn.pack_padded_sequence(m.words(ids), lengths, batch_first=True,
-                                         enforce_sorted=False)  # fmt: skip
+        given = rnn.pack_padded_sequence(
+            m.words(ids), lengths, batch_first=True, enforce_sorted=False
+        )
         out, _ = rnn.pad_packed_sequence(m.rnn(given)[0], batch_first=True)
         return loss(out)
 
     return Called(run, words=nn.Embedding(WORDS, WIDTH), rnn=layer), {
-        "ids": ids(32), "lengths": torch.tensor([32, 21]),
-    }  # fmt: skip
+        "ids": ids(32),
+        "lengths": torch.tensor([32, 21]),
+    }
 
 
 def _detection() -> Step:
@@ -178,9 +184,10 @@ def _detection() -> Step:
         return F.cross_entropy(said, wanted) + F.l1_loss(at[best], boxes)
 
     return Called(run, net=_mlp(), kind=nn.Linear(WIDTH, 10), box=nn.Linear(WIDTH, 4)), {
-        "x": torch.rand(512, WIDTH), "boxes": torch.rand(20, 4),
+        "x": torch.rand(512, WIDTH),
+        "boxes": torch.rand(20, 4),
         "kinds": torch.randint(0, 9, (20,)),
-    }  # fmt: skip
+    }
 
 
 def _accumulated() -> Step:
@@ -198,8 +205,14 @@ def _compiled_part() -> Step:
 
 def _channels_last(norm: Callable[[], nn.Module]) -> Step:
     """A network of images whose memory is laid out by pixels."""
-    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), norm(), nn.ReLU(),
-                        nn.Conv2d(16, 16, 3, padding=1), norm(), nn.ReLU())  # fmt: skip
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        norm(),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        norm(),
+        nn.ReLU(),
+    )
     net = net.to(memory_format=torch.channels_last)
     x = torch.rand(4, 3, 32, 32).to(memory_format=torch.channels_last)
     return Called(lambda m, x: loss(m.net(x).flatten(1)), net=net), {"x": x}
@@ -277,8 +290,9 @@ def _graph() -> Step:
         return loss(torch.zeros_like(h).index_add(0, edges[1], sent))
 
     return Called(run, net=_mlp(), edge=nn.Linear(2 * WIDTH, WIDTH)), {
-        "x": rows(), "edges": torch.randint(0, 128, (2, 1000)),
-    }  # fmt: skip
+        "x": rows(),
+        "edges": torch.randint(0, 128, (2, 1000)),
+    }
 
 
 HABITS: Mapping[str, Callable[[], Step]] = {

@@ -18,10 +18,16 @@ from tests.oracles.torch_habits import BATCH, HABITS, LENGTH, WORDS, Called, ids
 from tests.oracles.torch_operators import Step
 
 _TEXT: dict[str, Any] = {
-    "vocab_size": WORDS, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
+    "vocab_size": WORDS,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 _GROUPED = _TEXT | {"num_key_value_heads": 2}
 
 
@@ -31,10 +37,14 @@ def _padding(where: slice) -> torch.Tensor:
     return mask
 
 
-def _of_library(model: str, config: str, given: dict[str, torch.Tensor] | None = None,
-                change: Callable[[nn.Module], Any] | None = None,
-                call: dict[str, Any] | None = None,
-                **fields: Any) -> Step:  # fmt: skip
+def _of_library(
+    model: str,
+    config: str,
+    given: dict[str, torch.Tensor] | None = None,
+    change: Callable[[nn.Module], Any] | None = None,
+    call: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Step:
     import transformers as hf
 
     module = getattr(hf, model)(getattr(hf, config)(**fields))
@@ -49,8 +59,14 @@ def _of_library(model: str, config: str, given: dict[str, torch.Tensor] | None =
 
 def _llama(given: dict[str, torch.Tensor] | None = None, **more: Any) -> Step:
     fields = _GROUPED | more.pop("fields", {})
-    return _of_library("LlamaForCausalLM", "LlamaConfig", _labelled(given),
-                       call={"use_cache": False}, **fields, **more)  # fmt: skip
+    return _of_library(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        _labelled(given),
+        call={"use_cache": False},
+        **fields,
+        **more,
+    )
 
 
 def _labelled(given: dict[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
@@ -75,8 +91,12 @@ class _Adapter(nn.Module):
 
 def _adapted(module: nn.Module) -> None:
     module.requires_grad_(False)
-    wanted = [(m, n, c) for m in module.modules() for n, c in m.named_children()
-              if isinstance(c, nn.Linear) and n in ("q_proj", "v_proj")]  # fmt: skip
+    wanted = [
+        (m, n, c)
+        for m in module.modules()
+        for n, c in m.named_children()
+        if isinstance(c, nn.Linear) and n in ("q_proj", "v_proj")
+    ]
     for owner, name, layer in wanted:
         setattr(owner, name, _Adapter(layer))
 
@@ -90,14 +110,26 @@ def _speech() -> Step:
     import transformers as hf
 
     config = hf.Wav2Vec2Config(
-        vocab_size=32, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=96, conv_dim=(32, 32), conv_stride=(5, 4), conv_kernel=(10, 8),
-        num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
-        mask_time_prob=0.0, layerdrop=0.0, pad_token_id=0, ctc_loss_reduction="mean",
-    )  # fmt: skip
+        vocab_size=32,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        conv_dim=(32, 32),
+        conv_stride=(5, 4),
+        conv_kernel=(10, 8),
+        num_feat_extract_layers=2,
+        num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4,
+        mask_time_prob=0.0,
+        layerdrop=0.0,
+        pad_token_id=0,
+        ctc_loss_reduction="mean",
+    )
     return Called(lambda m, **kw: m.net(**kw).loss, net=hf.Wav2Vec2ForCTC(config)), {
-        "input_values": torch.randn(2, 4000), "labels": torch.randint(1, 32, (2, 20)),
-    }  # fmt: skip
+        "input_values": torch.randn(2, 4000),
+        "labels": torch.randint(1, 32, (2, 20)),
+    }
 
 
 def _images(**more: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -123,8 +155,9 @@ def _preferences() -> Step:
     """A model against a frozen copy of it: chosen and rejected answers in one batch."""
     import transformers as hf
 
-    net = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=WORDS, n_positions=512, n_embd=64, n_layer=2,
-                                           n_head=4))  # fmt: skip
+    net = hf.GPT2LMHeadModel(
+        hf.GPT2Config(vocab_size=WORDS, n_positions=512, n_embd=64, n_layer=2, n_head=4)
+    )
 
     def told(model: Any, ids: torch.Tensor) -> torch.Tensor:
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1].log_softmax(-1)

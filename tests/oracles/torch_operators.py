@@ -59,8 +59,9 @@ class Once(nn.Module):
         loss = of(self.function(**values, **kwargs))
         if not self.second:
             return loss
-        grads = torch.autograd.grad(loss, list(values.values()), create_graph=True,
-                                    allow_unused=True)  # fmt: skip
+        grads = torch.autograd.grad(
+            loss, list(values.values()), create_graph=True, allow_unused=True
+        )
         kept = [g.square().sum() for g in grads if g is not None and g.requires_grad]
         return torch.stack([loss, *kept]).sum()
 

@@ -23,9 +23,11 @@ from tests.oracles.torch_operators import Step
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, Callable[[], Iterable[tuple[str, Callable[[], Step]]]]] = {
-    "operators": torch_operators.steps, "losses": torch_losses.steps,
-    "modules": torch_generated.steps, "habits": torch_libraries.steps,
-}  # fmt: skip
+    "operators": torch_operators.steps,
+    "losses": torch_losses.steps,
+    "modules": torch_generated.steps,
+    "habits": torch_libraries.steps,
+}
 MADE = {group: dict(steps()) for group, steps in GROUPS.items()}
 
 
@@ -56,9 +58,12 @@ def peaks(asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int | str]:
     """The truths of steps by group and name, from one process; why not, where it does not run."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.oracles.torch_plain", str(torch.get_num_threads())],
-        cwd=ROOT, text=True,
-        input=json.dumps(list(asked)), capture_output=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        text=True,
+        input=json.dumps(list(asked)),
+        capture_output=True,
+        check=False,
+    )
     if ran.returncode:
         raise RuntimeError(ran.stderr[-2000:])
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]

@@ -50,8 +50,12 @@ def truths(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """What a plain loop allocates, from a process that imports nothing of peakfold."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.oracles.torch_families", str(torch.get_num_threads())],
-        cwd=ROOT, text=True, check=True, input="\n".join(names), capture_output=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        text=True,
+        check=True,
+        input="\n".join(names),
+        capture_output=True,
+    )
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
     return {name: tuple(found) for name, found in lines}
 

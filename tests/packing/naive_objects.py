@@ -39,8 +39,11 @@ def improved(records: list[Record], stage: list[int]) -> list[int]:
     while -1 in ids:
         choices = []
         for at in (i for i, obj in enumerate(ids) if obj < 0):
-            gaps = [(gap, obj) for obj, t in enumerate(tenants)
-                    if (gap := idle(t, records[at])) is not None]  # fmt: skip
+            gaps = [
+                (gap, obj)
+                for obj, t in enumerate(tenants)
+                if (gap := idle(t, records[at])) is not None
+            ]
             gap, obj = min(gaps, default=(1 << 62, len(tenants)))
             choices.append((stage[at], gap, -records[at][2], at, obj))
         *_, at, obj = min(choices)

@@ -20,8 +20,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 def run(script, *args):
     done = subprocess.run(
         [sys.executable, str(FOLDER / script), *map(str, args)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -30,9 +33,12 @@ def run(script, *args):
 def data(tmp_path):
     """A folder as the shared one: two tiny instances of each kind."""
     for at, (folder, name) in enumerate(
-        [("minimalloc/challenging", "A.64.csv"), ("minimalloc/challenging", "B.64.csv"),
-         ("idealloc", "small.csv")]
-    ):  # fmt: skip
+        [
+            ("minimalloc/challenging", "A.64.csv"),
+            ("minimalloc/challenging", "B.64.csv"),
+            ("idealloc", "small.csv"),
+        ]
+    ):
         problem = guillotine(20, 64, at)
         named = subproblem(problem, np.arange(20))
         table = Table(named, named.start, named.stop, ("",) * 20)

@@ -53,7 +53,7 @@ def kernel_run(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
         "import peakfold.packing.exact.kernels as k\n"
         "from peakfold.packing.exact.kernels import small\n"
         "print(k.CACHE, small.twice(21), sum(small.twice.stats.cache_hits.values()))"
-    )  # fmt: skip
+    )
     (package / "packing/exact/kernels/small.py").write_text(
         "from peakfold.packing.exact.kernels.jit import kernel\n\n"
         "@kernel\ndef twice(n):\n    return 2 * n\n"
@@ -61,9 +61,12 @@ def kernel_run(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     gone = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/x", "TMPDIR": str(tmp_path)}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
         env=gone | nowhere | {"PYTHONPATH": str(tmp_path / "site")} | env,
-    )  # fmt: skip
+    )
 
 
 def test_a_read_only_installation_keeps_kernels_in_a_folder_of_the_users_own(
@@ -119,8 +122,13 @@ def test_the_folder_is_where_numba_really_writes(tmp_path: Path, monkeypatch) ->
         "print(L.get_suitable_cache_subpath(jit.__file__))\n"
         "print(cache_folder().name)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          check=True, env=dict(os.environ))  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=dict(os.environ),
+    )
     one, two = done.stdout.split()
     assert one == two
     assert (tmp_path / two / "kernels.sha256").read_text() == sources_digest()

@@ -80,8 +80,10 @@ def problems_without_room(draw):
     start = [draw(st.integers(0, steps - 1)) for _ in range(n)]
     stop = [draw(st.integers(s + 1, steps)) for s in start]
     size = [draw(st.integers(1, 5)) for _ in range(n)]
-    load = [sum(z for a, o, z in zip(start, stop, size, strict=True) if a <= t < o)
-            for t in range(steps)]  # fmt: skip
+    load = [
+        sum(z for a, o, z in zip(start, stop, size, strict=True) if a <= t < o)
+        for t in range(steps)
+    ]
     full = max(load) + draw(st.integers(1, 3))
     start, stop = [*start, *range(steps)], [*stop, *range(1, steps + 1)]
     size = [*size, *(full - x for x in load)]
@@ -231,10 +233,16 @@ def test_the_compiled_search_is_the_plain_one():
     said = []
     for plain in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", _PROBE], capture_output=True, text=True,
-            env=os.environ | {"NUMBA_DISABLE_JIT": plain, "PYTHONPATH": os.pathsep.join(
-                [str(Path(__file__).parents[1]), *sys.path])}, check=False,
-        )  # fmt: skip
+            [sys.executable, "-W", "ignore", "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            env=os.environ
+            | {
+                "NUMBA_DISABLE_JIT": plain,
+                "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+            },
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         said.append(json.loads(done.stdout))
     assert said[0] == said[1]

@@ -11,7 +11,7 @@ from peakfold.packing import (
     peak_load,
     violations,
     violations_naive,
-)  # fmt: skip
+)
 from peakfold.packing.heuristics.first_fit import AddressTree, place
 from peakfold.packing.heuristics.sections import section_loads, sections
 

@@ -37,10 +37,13 @@ def run(problem, seed=0):
     seen = []
     bound = lower_bound(problem)
     improve(
-        problem, seed, NO_LIMIT, bound,
+        problem,
+        seed,
+        NO_LIMIT,
+        bound,
         lambda offsets, name: seen.append((problem.height(offsets), name, offsets)),
         lambda: bool(seen) and seen[-1][0] <= bound,
-    )  # fmt: skip
+    )
     return seen
 
 
@@ -79,9 +82,13 @@ def test_ruin_and_recreate_lowers_a_bad_start():
     offsets, height = fitter.place(order, best_gap=False)
     offers = []
     recreate(
-        fitter, (height, offsets, order, False), lower_bound(problem), 12,
-        lambda found, name: offers.append((problem.height(found), found)), lambda: False,
-    )  # fmt: skip
+        fitter,
+        (height, offsets, order, False),
+        lower_bound(problem),
+        12,
+        lambda found, name: offers.append((problem.height(found), found)),
+        lambda: False,
+    )
     assert offers
     assert offers[-1][0] < height
     assert violations(problem, offers[-1][1]) == []

@@ -29,9 +29,8 @@ def best_height(problem):
             others = [c for c in at if c in near[b]]
             tops = sorted([0, *(at[c] + size[c] for c in others)])
             at[b] = next(
-                x for x in tops
-                if all(x + size[b] <= at[c] or at[c] + size[c] <= x for c in others)
-            )  # fmt: skip
+                x for x in tops if all(x + size[b] <= at[c] or at[c] + size[c] <= x for c in others)
+            )
         height = max((at[b] + size[b] for b in at), default=0)
         best = height if best is None else min(best, height)
     return best or 0
@@ -73,9 +72,13 @@ def test_lifetimes_and_their_relation_agree(problem):
         if max(problem.start[a], problem.start[b]) < min(problem.stop[a], problem.stop[b])
     ]
     related = Problem.of(
-        problem.start, problem.stop, problem.size,
-        align=problem.align, fixed=problem.fixed, conflicts=pairs,
-    )  # fmt: skip
+        problem.start,
+        problem.stop,
+        problem.size,
+        align=problem.align,
+        fixed=problem.fixed,
+        conflicts=pairs,
+    )
     assert pack(related, time_limit=60).height == pack(problem, time_limit=60).height
 
 

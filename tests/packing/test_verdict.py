@@ -59,8 +59,16 @@ def test_json_keys_and_output_file(tmp_path):
     done = run(file, "--json", "-o", str(out), "--time-limit", "60")
     assert done.exit_code == 0
     document = json.loads(done.stdout)
-    want = {"schema", "buffers", "height_bytes", "lower_bound_bytes", "gap", "optimal", "status",
-            "seconds"}  # fmt: skip
+    want = {
+        "schema",
+        "buffers",
+        "height_bytes",
+        "lower_bound_bytes",
+        "gap",
+        "optimal",
+        "status",
+        "seconds",
+    }
     assert want <= set(document)
     assert (document["height_bytes"], document["gap"], document["status"]) == (64, 0.0, "solved")
     offsets = read_csv(out).problem.fixed

@@ -10,7 +10,7 @@ from peakfold.packing import (
     require_valid,
     violations,
     violations_naive,
-)  # fmt: skip
+)
 
 from .strategies import any_problem
 
@@ -46,9 +46,13 @@ def test_touching_lifetimes_and_touching_addresses_are_fine():
 
 def test_pieces_of_one_buffer_may_overlap_but_still_block_others():
     problem = Problem.of_pieces(
-        size=[10, 4], first=[0, 3, 4], start=[0, 0, 0, 1], stop=[2, 2, 3, 2],
-        lower=[0, 2, 0, 0], upper=[6, 10, 3, 4],
-    )  # fmt: skip
+        size=[10, 4],
+        first=[0, 3, 4],
+        start=[0, 0, 0, 1],
+        stop=[2, 2, 3, 2],
+        lower=[0, 2, 0, 0],
+        upper=[6, 10, 3, 4],
+    )
     for offset in range(12):
         seen = [judge(problem, [0, offset]) for judge in (violations, violations_naive)]
         assert [bool(found) for found in seen] == [offset < 10] * 2

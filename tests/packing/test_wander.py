@@ -92,16 +92,22 @@ def test_where_every_greedy_is_too_high_the_walk_meets_the_bound() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_pins_stay_and_the_clock_ends_it(seed: int) -> None:
     pinned = Problem.of_pieces(
-        size=[8, 8], first=[0, 2, 3], start=[0, 1, 0], stop=[2, 2, 1], lower=[0, 4, 0],
-        upper=[4, 8, 8], fixed=[4, FREE],
-    )  # fmt: skip
+        size=[8, 8],
+        first=[0, 2, 3],
+        start=[0, 1, 0],
+        stop=[2, 2, 1],
+        lower=[0, 4, 0],
+        upper=[4, 8, 8],
+        fixed=[4, FREE],
+    )
     found: list[np.ndarray] = []
     wander(pinned, 0, lambda offsets, _: found.append(offsets), lambda: False, seed)
     assert found[-1].tolist() == [4, 8]
     once: list[np.ndarray] = []
     wander(LADDER, 0, lambda offsets, _: once.append(offsets), lambda: True, seed)
     assert len(once) == 1
-    only = Problem.of_pieces(size=[8], first=[0, 2], start=[0, 1], stop=[2, 2], lower=[0, 4],
-                             upper=[4, 8], fixed=[16])  # fmt: skip
+    only = Problem.of_pieces(
+        size=[8], first=[0, 2], start=[0, 1], stop=[2, 2], lower=[0, 4], upper=[4, 8], fixed=[16]
+    )
     wander(only, 0, lambda offsets, _: once.append(offsets), lambda: False, seed)
     assert once[-1].tolist() == [16]

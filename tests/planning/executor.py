@@ -108,15 +108,18 @@ class ArenaRun:
                     self._write(op, position, name)
         copies = {
             p.tensor: self.arena[b.offset : b.offset + p.nbytes]
-            for b in self.plan.buffers if b.what == "copy" for p in b.tensors
-        }  # fmt: skip
+            for b in self.plan.buffers
+            if b.what == "copy"
+            for p in b.tensors
+        }
         for name, memory in copies.items():
             memory[...] = self.at(name).ravel()
         return {
             name: copies[name].copy().reshape(self.graph[name].shape)
-            if name in copies else self.at(name).copy()
+            if name in copies
+            else self.at(name).copy()
             for name in self.graph.outputs
-        }  # fmt: skip
+        }
 
     def _write(self, op: Op, position: int, name: str) -> None:
         out = self.at(name)

@@ -68,26 +68,49 @@ def colour_plan(graph: Graph, colours: Mapping[str, int], order: Sequence[int]) 
         groups.setdefault(root, []).append(name)
     buffers = [
         PlannedBuffer(
-            what="tensor", offset=colours[root], size=UNIT, object=colours[root],
-            live=[Live(start=step[graph.producer[root]], stop=max(last[n] for n in names) + 1,
-                       lower=0, upper=UNIT)],
+            what="tensor",
+            offset=colours[root],
+            size=UNIT,
+            object=colours[root],
+            live=[
+                Live(
+                    start=step[graph.producer[root]],
+                    stop=max(last[n] for n in names) + 1,
+                    lower=0,
+                    upper=UNIT,
+                )
+            ],
             tensors=[Place(tensor=n, offset=0, nbytes=UNIT) for n in names],
         )
         for root, names in groups.items()
-    ]  # fmt: skip
+    ]
     objects = len(set(colours.values()))
     known = all(op_facts(graph, op, target).workspace is not None for op in graph.ops)
     return Plan(
-        schema=SCHEMA, version="", graph=GraphId(
-            name=graph.name, format="", source=graph.digest, digest=graph.digest),
-        bindings=BindingsRecord(), recipe=[], target="generic",
-        policies=PoliciesRecord(inputs="external", outputs="pinned", align=1), mode="both",
-        strategy="by hand", order=list(order), lanes=1, arena_bytes=objects, buffers=buffers,
-        external=[ExternalBuffer(tensors=[Place(tensor=n, offset=0, nbytes=UNIT)])
-                  for n in graph.inputs],
-        aliases=aliases, copies=[], bound=Bound(offsets=0, objects=0, any_order=0),
-        proof=Proof(packing=False, order=False), workspace_known=known, unsupported={}, opaque=[],
-    )  # fmt: skip
+        schema=SCHEMA,
+        version="",
+        graph=GraphId(name=graph.name, format="", source=graph.digest, digest=graph.digest),
+        bindings=BindingsRecord(),
+        recipe=[],
+        target="generic",
+        policies=PoliciesRecord(inputs="external", outputs="pinned", align=1),
+        mode="both",
+        strategy="by hand",
+        order=list(order),
+        lanes=1,
+        arena_bytes=objects,
+        buffers=buffers,
+        external=[
+            ExternalBuffer(tensors=[Place(tensor=n, offset=0, nbytes=UNIT)]) for n in graph.inputs
+        ],
+        aliases=aliases,
+        copies=[],
+        bound=Bound(offsets=0, objects=0, any_order=0),
+        proof=Proof(packing=False, order=False),
+        workspace_known=known,
+        unsupported={},
+        opaque=[],
+    )
 
 
 def accepted(graph: Graph, colours: Mapping[str, int], order: Sequence[int]) -> bool:

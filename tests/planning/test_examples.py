@@ -61,15 +61,21 @@ def test_ex1_chain_runs_in_one_buffer_and_never_overwrites_its_input() -> None:
 EX2 = {
     order: graph(
         *inputs("A"),
-        *ops(*(
-            {"B": "B <- A : sigmoid", "C": "C <- B : sigmoid", "F": "F <- B : relu",
-             "E": "E <- C : sigmoid"}[name]
-            for name in order
-        )),
+        *ops(
+            *(
+                {
+                    "B": "B <- A : sigmoid",
+                    "C": "C <- B : sigmoid",
+                    "F": "F <- B : relu",
+                    "E": "E <- C : sigmoid",
+                }[name]
+                for name in order
+            )
+        ),
         "output E, F",
     )
     for order in ("BCFE", "BFCE", "BCEF")
-}  # fmt: skip
+}
 
 
 @pytest.mark.req("EX2", "R23", "R31")
@@ -103,9 +109,12 @@ def test_ex3_a_dead_buffer_is_handed_on_whatever_its_size() -> None:
 
 
 EX4_ROWS = {
-    "B": "B <- A : sigmoid", "C": "C <- B : sigmoid", "F": "F <- B : max_pool",
-    "E": "E <- C : max_pool", "G": "G <- E, F : mul",
-}  # fmt: skip
+    "B": "B <- A : sigmoid",
+    "C": "C <- B : sigmoid",
+    "F": "F <- B : max_pool",
+    "E": "E <- C : max_pool",
+    "G": "G <- E, F : mul",
+}
 
 
 def ex4(order: str) -> Graph:
@@ -142,8 +151,13 @@ def test_ex4_step_table() -> None:
         ("G", red, "inplace", [0, 0, 0, 0, 1], (green, blue)),
     ]
     assert dict(zip(name, trace.initial, strict=True)) == {
-        "A": 1, "B": 2, "C": 1, "F": 1, "E": 1, "G": 1,
-    }  # fmt: skip
+        "A": 1,
+        "B": 2,
+        "C": 1,
+        "F": 1,
+        "E": 1,
+        "G": 1,
+    }
 
 
 EX5 = """peakfold-graph 1
@@ -170,18 +184,26 @@ def test_ex5_forward_and_backward_of_a_perceptron() -> None:
     result = plan(g, mode="inplace")
     groups = {frozenset(p.tensor for p in b.tensors) for b in result.plan.buffers}
     assert groups == {
-        frozenset({"fc1", "act1", "dfc1"}), frozenset({"fc2", "out", "dfc2"}),
-        frozenset({"dact1"}), frozenset({"dA"}),
-    }  # fmt: skip
+        frozenset({"fc1", "act1", "dfc1"}),
+        frozenset({"fc2", "out", "dfc2"}),
+        frozenset({"dact1"}),
+        frozenset({"dA"}),
+    }
     source = {"fc1": 0, "act1": 0, "dfc1": 0, "fc2": 1, "out": 1, "dfc2": 1, "dact1": 2, "dA": 2}
     assert accepted(g, source, range(8))
     assert not accepted(g, source | {"dact1": 1, "dA": 1}, range(8))
 
 
 EX6_ROWS = (
-    "A1 <- x : opaque", "A2 <- A1 : opaque", "A3 <- A2 : opaque", "A4 <- A3 : opaque",
-    "A5 <- A1 : opaque", "A6 <- A5 : opaque", "A7 <- A6 : opaque", "A8 <- A4, A7 : opaque",
-)  # fmt: skip
+    "A1 <- x : opaque",
+    "A2 <- A1 : opaque",
+    "A3 <- A2 : opaque",
+    "A4 <- A3 : opaque",
+    "A5 <- A1 : opaque",
+    "A6 <- A5 : opaque",
+    "A7 <- A6 : opaque",
+    "A8 <- A4, A7 : opaque",
+)
 EX6 = graph(*inputs("x"), *ops(*EX6_ROWS), "output A8")
 
 

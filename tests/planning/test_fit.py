@@ -81,8 +81,9 @@ def test_bands_close_the_gap_and_their_work_is_counted() -> None:
 @pytest.mark.req("R17")
 def test_bands_cost_time_where_a_device_says_how_fast() -> None:
     peak, speed = Figure(1e6, "op/s", "test"), Figure(1e18, "byte/s", "test")
-    slow = Device(name="slow", title="slow", kind="mcu", bandwidth=speed,
-                  peaks={"vector": {"float32": peak}})  # fmt: skip
+    slow = Device(
+        name="slow", title="slow", kind="mcu", bandwidth=speed, peaks={"vector": {"float32": peak}}
+    )
     answer = fit(NETWORK, Budgets(arena=WHOLE - 1), OPTIONS, device=slow)
     bands = [lever for lever in answer.levers if "bands" in lever.what]
     for lever in bands:  # with such a memory all time is arithmetic
@@ -112,8 +113,9 @@ def test_nothing_fits_in_nothing() -> None:
 def test_what_ifs_change_the_model_and_are_never_applied() -> None:
     answer = in_arena(NETWORK, 20_000)
     ifs = [lever for lever in answer.levers if lever.changes_model]
-    assert {"int8", "input"} == {word for lever in ifs for word in ("int8", "input")
-                                 if word in lever.what}  # fmt: skip
+    assert {"int8", "input"} == {
+        word for lever in ifs for word in ("int8", "input") if word in lever.what
+    }
     assert not any(lever.applied for lever in ifs)
     image = next(lever for lever in ifs if "input" in lever.what)
     side = int(image.what.split()[-1].split("x")[0])
@@ -136,8 +138,10 @@ def test_the_largest_batch_fits_and_one_more_does_not(budget: int) -> None:
 def test_rescaling_derives_every_shape() -> None:
     g = Rescale({"x": (2, 3, 48, 24)})(NETWORK)
     assert [g[name].shape for name in ("h", "y", "p")] == [
-        (2, 16, 48, 24), (2, 8, 24, 12), (2, 8, 1, 1),
-    ]  # fmt: skip
+        (2, 16, 48, 24),
+        (2, 8, 24, 12),
+        (2, 8, 1, 1),
+    ]
     same = Rescale({"x": (1, 3, 32, 32)})(NETWORK)
     assert same.digest == NETWORK.digest
 
@@ -145,12 +149,15 @@ def test_rescaling_derives_every_shape() -> None:
 @pytest.mark.parametrize(
     ("text", "shape", "says"),
     [
-        ("f: float32[1,12] = flatten(x)\ny: float32[1,4] = gemm(f, w)\noutput y", (1, 3, 4, 4),
-         "one size only"),
+        (
+            "f: float32[1,12] = flatten(x)\ny: float32[1,4] = gemm(f, w)\noutput y",
+            (1, 3, 4, 4),
+            "one size only",
+        ),
         ("y: float32[1,12] = reshape(x, shape=[1,12])\noutput y", (1, 3, 4, 4), "does not work"),
         ("y: float32[1,12] = opaque(x)\noutput y", (1, 3, 4, 4), "not derived"),
     ],
-)  # fmt: skip
+)
 def test_networks_of_one_size_say_so(text: str, shape: tuple[int, ...], says: str) -> None:
     head = "peakfold-graph 1\ninput x: float32[1,3,2,2]\nparameter w: float32[12,4]\n"
     with pytest.raises(UsageError, match=says):
@@ -160,8 +167,10 @@ def test_networks_of_one_size_say_so(text: str, shape: tuple[int, ...], says: st
 def test_unknown_inputs_and_batches_are_named() -> None:
     with pytest.raises(UsageError, match="no input 'y'"):
         Rescale({"y": (1,)})(NETWORK)
-    two = parse_graph("peakfold-graph 1\ninput a: int8[2,4]\ninput b: int8[3,4]\n"
-                      "c: int8[5,4] = concat(a, b, axis=0)\noutput c")  # fmt: skip
+    two = parse_graph(
+        "peakfold-graph 1\ninput a: int8[2,4]\ninput b: int8[3,4]\n"
+        "c: int8[5,4] = concat(a, b, axis=0)\noutput c"
+    )
     with pytest.raises(UsageError, match="common"):
         with_batch(two, 4)
     answer = in_arena(two, 1000)
@@ -233,8 +242,10 @@ def test_inputs_and_outputs_count_once_wherever_they_lie() -> None:
 
 
 def test_a_value_without_a_size_is_no_zero() -> None:
-    text = ("peakfold-graph 1\ninput x: int8[64]\ns: string[2] = opaque(x) inplace=[] workspace=0\n"
-            "y: int8[64] = opaque(s) inplace=[] workspace=0\noutput y")  # fmt: skip
+    text = (
+        "peakfold-graph 1\ninput x: int8[64]\ns: string[2] = opaque(x) inplace=[] workspace=0\n"
+        "y: int8[64] = opaque(s) inplace=[] workspace=0\noutput y"
+    )
     result = make_plan(parse_graph(text), PlanOptions(budget=1 << 20))
     assert result.summary.fits is None
     assert result.summary.unknown == ["the size of 's'"]

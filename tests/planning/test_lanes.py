@@ -28,9 +28,17 @@ from .test_examples import EX6
 from .test_properties import feeds_for, mutations, passes
 
 EX7 = {
-    "T": (), "L1": ("T",), "L2": ("L1",), "L3": ("L2",), "R1": ("T",), "R2": ("R1",),
-    "M": ("L3", "R2"), "BL": ("M",), "BR": ("M",), "X": ("BL", "BR"),
-}  # fmt: skip
+    "T": (),
+    "L1": ("T",),
+    "L2": ("L1",),
+    "L3": ("L2",),
+    "R1": ("T",),
+    "R2": ("R1",),
+    "M": ("L3", "R2"),
+    "BL": ("M",),
+    "BR": ("M",),
+    "X": ("BL", "BR"),
+}
 
 
 @pytest.mark.req("EX7", "R39")
@@ -43,8 +51,9 @@ def test_ex7_path_colouring() -> None:
     common = {"T", "L1", "L2", "L3", "M", "X"}
     # The two equal branches at the end may swap.
     assert (first - common, second) in (
-        ({"BL"}, {"R1", "R2", "BR"}), ({"BR"}, {"R1", "R2", "BL"}),
-    )  # fmt: skip
+        ({"BL"}, {"R1", "R2", "BR"}),
+        ({"BR"}, {"R1", "R2", "BL"}),
+    )
     assert first >= common
 
 
@@ -93,16 +102,24 @@ LANES = st.sampled_from([0, 2, 3])
 
 @pytest.mark.req("R37", "R38", "R49", "R55")
 @given(
-    graphs(max_ops=6), LANES, st.booleans(), st.booleans(), st.sampled_from(["arena", "both"]),
+    graphs(max_ops=6),
+    LANES,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["arena", "both"]),
     st.sampled_from(["external", "pinned", "reusable"]),
-)  # fmt: skip
+)
 def test_a_lane_plan_is_right_in_every_allowed_run(
     graph: Graph, lanes: int, inplace: bool, views: bool, mode: str, inputs: str
 ) -> None:
     options = PlanOptions(
-        align=1, lanes=lanes, inplace=inplace, views=views, mode=mode,
+        align=1,
+        lanes=lanes,
+        inplace=inplace,
+        views=views,
+        mode=mode,
         inputs=inputs,
-    )  # fmt: skip
+    )
     plan = make_plan(graph, options).plan
     failed = [check for check in verify_plan(graph, plan) if not check.ok]
     assert not failed
@@ -142,9 +159,11 @@ def test_conflicts_agree_with_their_definition(graph: Graph, data: st.DataObject
 
     def over(a: Use, b: Use) -> bool:
         return (
-            not a.kept and b.first >= 0 and bool(a.touches)
+            not a.kept
+            and b.first >= 0
+            and bool(a.touches)
             and all(order.precedes(op, b.first) for op in a.touches)
-        )  # fmt: skip
+        )
 
     expect = [
         (i, j)
@@ -201,8 +220,11 @@ def test_a_serial_plan_that_claims_to_be_free_is_refused() -> None:
 def test_ex6_trade_off_three_serial_four_with_an_edge_five_free() -> None:
     rows = trade_offs(study_graph(EX6, PlanOptions(align=1)), [1, 2, 0], added_edges=3)
     assert [(row.lanes, row.arena_bytes, len(row.edges)) for row in rows] == [
-        (1, 3, 1), (2, 5, 0), ("free", 5, 0), ("free", 4, 1),
-    ]  # fmt: skip
+        (1, 3, 1),
+        (2, 5, 0),
+        ("free", 5, 0),
+        ("free", 4, 1),
+    ]
     assert all(row.optimal for row in rows[:3])
     plan = make_plan(EX6, PlanOptions(align=1, lanes=0, added_edges=1)).plan
     assert (plan.arena_bytes, len(plan.added)) == (4, 1)

@@ -283,11 +283,12 @@ def least_arena(sizes: list[int], distances: list[int]) -> int:
                 at
                 for at in range(total - size + 1)
                 if any(
-                    at + size <= host or host + before <= at
+                    at + size <= host
+                    or host + before <= at
                     or (distance >= 0 and host - at >= distance)
                     for host in places
                 )
-            }  # fmt: skip
+            }
         if places:
             return total
         total += 1

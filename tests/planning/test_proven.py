@@ -21,10 +21,14 @@ BINDINGS = {
     "basic_pitch_nmp": (("unk__749=1",), ()),
 }
 ASKED: dict[str, dict[str, object]] = {
-    "generic": {}, "unaligned": {"align": 1}, "inputs inside": {"inputs": "reusable"},
-    "best order": {"order": "best"}, "no views": {"views": False, "inplace": False},
-    "2 lanes": {"lanes": 2}, "free": {"lanes": 0},
-}  # fmt: skip
+    "generic": {},
+    "unaligned": {"align": 1},
+    "inputs inside": {"inputs": "reusable"},
+    "best order": {"order": "best"},
+    "no views": {"views": False, "inplace": False},
+    "2 lanes": {"lanes": 2},
+    "free": {"lanes": 0},
+}
 
 pytestmark = pytest.mark.shared
 
@@ -76,10 +80,14 @@ def by_size(problem: Problem) -> int:
             continue
         size, align = int(problem.size[b]), int(problem.align[b])
         near = sorted(
-            (low, low + int(problem.size[c])) for c, low in placed
-            if any(max(problem.start[p], problem.start[q]) < min(problem.stop[p], problem.stop[q])
-                   for p in pieces[b] for q in pieces[c])
-        )  # fmt: skip
+            (low, low + int(problem.size[c]))
+            for c, low in placed
+            if any(
+                max(problem.start[p], problem.start[q]) < min(problem.stop[p], problem.stop[q])
+                for p in pieces[b]
+                for q in pieces[c]
+            )
+        )
         at = 0
         for low, high in near:
             if at + size <= low:

@@ -133,13 +133,17 @@ def test_a_view_that_is_still_to_be_read_keeps_its_bytes() -> None:
 def test_a_small_slice_does_not_keep_its_base_alive() -> None:
     # A base of 8 MiB, a slice of 1 KiB that is read 100 ops later, 4 MiB values in between.
     between = [f"c{n}: uint8[4096,1024] = opaque(c{n - 1})" for n in range(1, 100)]
-    g = graph("""input i: uint8[64]
+    g = graph(
+        """input i: uint8[64]
         base: uint8[8192,1024] = opaque(i)
         part: uint8[1,1024] = slice(base, starts=[5], ends=[6], axes=[0])
         c0: uint8[4096,1024] = opaque(i)
-        """ + "\n".join(between) + """
+        """
+        + "\n".join(between)
+        + """
         last: uint8[1,1024] = opaque(c99, part)
-        output last""")  # fmt: skip
+        output last"""
+    )
     result = plan(g, align=64)
     assert aliases(plan(g, align=64, mode="inplace"), "view") == {"part": "base"}
     mib = 2**20
@@ -266,8 +270,10 @@ def test_workspace_lives_during_its_op_only_and_unknown_scratch_is_said() -> Non
     result = plan(g)
     assert result.summary.arena_bytes == 108
     assert result.summary.workspace_known
-    unknown = graph("input x: float32[1,1,4,4]\nparameter w: float32[1,1,1,1]\n"
-                    "y: float32[1,1,4,4] = conv(x, w)\noutput y")  # fmt: skip
+    unknown = graph(
+        "input x: float32[1,1,4,4]\nparameter w: float32[1,1,1,1]\n"
+        "y: float32[1,1,4,4] = conv(x, w)\noutput y"
+    )
     assert not plan(unknown).summary.workspace_known
 
 
@@ -282,10 +288,16 @@ def test_sub_byte_and_zero_size_tensors() -> None:
 
 def test_unknown_names_of_options_are_usage_errors() -> None:
     for options in (
-        {"mode": "magic"}, {"strategy": "magic"}, {"share": "magic"}, {"inputs": "magic"},
-        {"outputs": "magic"}, {"target": "magic"}, {"align": 0},
-        {"mode": "naive", "strategy": "by-size"}, {"mode": "both", "strategy": "by-load"},
-    ):  # fmt: skip
+        {"mode": "magic"},
+        {"strategy": "magic"},
+        {"share": "magic"},
+        {"inputs": "magic"},
+        {"outputs": "magic"},
+        {"target": "magic"},
+        {"align": 0},
+        {"mode": "naive", "strategy": "by-size"},
+        {"mode": "both", "strategy": "by-load"},
+    ):
         with pytest.raises(UsageError):
             plan(graph("input x: uint8[1]\ny: uint8[1] = relu(x)\noutput y"), **options)
 

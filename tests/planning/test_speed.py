@@ -90,8 +90,10 @@ def cuts(n: int) -> str:
     parts = ", ".join(f"c{i}: float32[1,64]" for i in range(n))
     body = "".join(f"d{i}: float32[1,64] = relu(c{i})\n" for i in range(n))
     outputs = ", ".join(f"d{i}" for i in range(n))
-    return (f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n{parts} = split(q, axis=0)\n"
-            f"{body}output {outputs}")  # fmt: skip
+    return (
+        f"input x: float32[{n},64]\nq: float32[{n},64] = relu(x)\n{parts} = split(q, axis=0)\n"
+        f"{body}output {outputs}"
+    )
 
 
 def lives(n: int) -> str:

@@ -26,29 +26,37 @@ def planned(text: str):
 
 @pytest.mark.req("R8")
 def test_a_view_read_before_the_change_is_free():
-    result = planned(f"v: float32[4] = opaque(w) {VIEW}\ny: float32[4] = add(x, v)\n"
-                     "z: float32[4] = opaque(y) writes=[w]\noutput z")  # fmt: skip
+    result = planned(
+        f"v: float32[4] = opaque(w) {VIEW}\ny: float32[4] = add(x, v)\n"
+        "z: float32[4] = opaque(y) writes=[w]\noutput z"
+    )
     assert "v" in {a.output for a in result.plan.aliases}
 
 
 def test_a_view_read_after_the_change_is_a_copy():
-    result = planned(f"v: float32[4] = opaque(w) {VIEW}\n"
-                     "z: float32[4] = opaque(x) writes=[w]\n"
-                     "y: float32[4] = add(z, v)\noutput y")  # fmt: skip
+    result = planned(
+        f"v: float32[4] = opaque(w) {VIEW}\n"
+        "z: float32[4] = opaque(x) writes=[w]\n"
+        "y: float32[4] = add(z, v)\noutput y"
+    )
     assert "v" not in {a.output for a in result.plan.aliases}
 
 
 def test_updates_in_place_need_nothing():
-    result = planned(f"one: float32[4] = opaque(w, x) {VIEW} writes=[w]\n"
-                     f"two: float32[4] = opaque(one, x) {VIEW} writes=[w]")  # fmt: skip
+    result = planned(
+        f"one: float32[4] = opaque(w, x) {VIEW} writes=[w]\n"
+        f"two: float32[4] = opaque(one, x) {VIEW} writes=[w]"
+    )
     assert {"one", "two"} <= {a.output for a in result.plan.aliases}
     assert result.summary.arena_bytes == 0
 
 
 def test_an_old_value_beside_an_update_is_a_copy():
-    result = planned(f"old: float32[4] = opaque(w) {VIEW}\n"
-                     f"new: float32[4] = opaque(w, x) {VIEW} writes=[w]\n"
-                     "y: float32[4] = add(old, new)\noutput y")  # fmt: skip
+    result = planned(
+        f"old: float32[4] = opaque(w) {VIEW}\n"
+        f"new: float32[4] = opaque(w, x) {VIEW} writes=[w]\n"
+        "y: float32[4] = add(old, new)\noutput y"
+    )
     aliases = {a.output for a in result.plan.aliases if a.how == "view"}
     assert "new" in aliases
     assert "old" not in aliases
@@ -56,8 +64,9 @@ def test_an_old_value_beside_an_update_is_a_copy():
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["view", "update", "read", "write"]), st.integers(0, 5)),
-    min_size=1, max_size=9,
-)  # fmt: skip
+    min_size=1,
+    max_size=9,
+)
 
 
 @given(STEPS, st.sampled_from(["file", "best"]))

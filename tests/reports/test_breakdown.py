@@ -20,8 +20,11 @@ def account(text: str) -> Breakdown:
 def test_every_role_has_its_account() -> None:
     found = account(graphs.ROLES)
     assert found.static == {
-        Role.PARAMETER: 256, Role.CONSTANT: 64, Role.STATE: 32, Role.OPTIMIZER_STATE: 16,
-    }  # fmt: skip
+        Role.PARAMETER: 256,
+        Role.CONSTANT: 64,
+        Role.STATE: 32,
+        Role.OPTIMIZER_STATE: 16,
+    }
     assert found.activation == 512  # a and b; the output is accounted apart
     assert found.outputs == 256
     assert found.inputs == 256

@@ -69,10 +69,18 @@ def test_options_are_checked():
 
 @pytest.mark.parametrize(
     "options",
-    [{"causal": "quarter"}, {"batch": 0}, {"batch": "2"}, {"batch": 1.5}, {"trips": 3},
-     {"device": "t4", "batches": (1, 0)}, {"device": "t4", "batches": (2.5,)},
-     {"device": "t4", "measured_s": -1.0}, {"device": "t4", "measured_s": float("nan")}],
-)  # fmt: skip
+    [
+        {"causal": "quarter"},
+        {"batch": 0},
+        {"batch": "2"},
+        {"batch": 1.5},
+        {"trips": 3},
+        {"device": "t4", "batches": (1, 0)},
+        {"device": "t4", "batches": (2.5,)},
+        {"device": "t4", "measured_s": -1.0},
+        {"device": "t4", "measured_s": float("nan")},
+    ],
+)
 def test_a_value_that_is_none_is_refused_and_never_taken_for_another(options):
     with pytest.raises(UsageError):
         peakfold.inspect(parse_graph(NET), **options)
@@ -121,8 +129,9 @@ def test_a_handler_for_nothing_is_refused():
     assert peakfold.cost(parse_graph(WARP), handlers=known).total().macs is None
 
 
-@pytest.mark.parametrize("row", [lambda ctx: -1, lambda ctx: 2.5, lambda ctx: "9",
-                                 lambda ctx: 1 // 0, 3])  # fmt: skip
+@pytest.mark.parametrize(
+    "row", [lambda ctx: -1, lambda ctx: 2.5, lambda ctx: "9", lambda ctx: 1 // 0, 3]
+)
 def test_an_answer_that_is_no_count_is_refused(row):
     with pytest.raises(UsageError, match="the handler of 'com.example::zoom_in'"):
         peakfold.cost(parse_graph(WARP), handlers={"com.example::zoom_in": row})

@@ -78,20 +78,31 @@ def test_the_inspect_document_has_the_contract_keys_and_null_for_the_unknown() -
         "inspect", peakfold.inspect(parse_graph(graphs.ROLES), fold=False).to_json()
     )
     assert document["model"] == {
-        "name": "roles", "format": "pf", "ops": 5, "tensors": 10, "folded_ops": 0,
-    }  # fmt: skip
+        "name": "roles",
+        "format": "pf",
+        "ops": 5,
+        "tensors": 10,
+        "folded_ops": 0,
+    }
     totals = document["totals"]
     assert isinstance(totals, dict)
     contract = {
-        "params": 80, "param_bytes": 256, "macs": None, "flops": None, "time_s": None,
-    }  # fmt: skip
+        "params": 80,
+        "param_bytes": 256,
+        "macs": None,
+        "flops": None,
+        "time_s": None,
+    }
     assert contract.items() <= totals.items()
     # Results of 64, 64, 32, 2 and 64 elements; the inputs are vectors, so a run is one sample.
     assert (totals["activation_elements"], totals["batch"]) == (226, 1)
     assert {"macs", "read", "written"} <= set(totals["lower_bounds"])
     assert document["static"] == {
-        "parameter": 256, "constant": 64, "state": 32, "optimizer_state": 16,
-    }  # fmt: skip
+        "parameter": 256,
+        "constant": 64,
+        "state": 32,
+        "optimizer_state": 16,
+    }
     assert document["dynamic"] == {"activation": 512, "workspace": None, "gradient": 128}
     assert (document["input_bytes"], document["output_bytes"]) == (256, 256)
     ops = document["ops"]

@@ -97,9 +97,11 @@ LAZY = f"import sys, {{module}}; print([m for m in {HEAVY} if m in sys.modules])
 
 def loaded_by(module: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", LAZY.format(module=module)], capture_output=True, text=True,
+        [sys.executable, "-c", LAZY.format(module=module)],
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return done.stdout.strip()
 
 

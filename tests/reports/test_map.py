@@ -45,8 +45,9 @@ def test_boxes_are_the_pieces_of_the_plan_and_never_overlap(planned: Planner, te
     drawn = memory_map(result)
     pieces = sorted(
         (p.start, p.stop, b.offset + p.lower, b.offset + p.upper)
-        for b in result.plan.buffers for p in b.live
-    )  # fmt: skip
+        for b in result.plan.buffers
+        for p in b.live
+    )
     assert sorted((b.start, b.stop, b.lower, b.upper) for b in drawn.after.boxes) == pieces
     for panel in (drawn.before, drawn.after):
         for at, one in enumerate(panel.boxes):
@@ -73,9 +74,15 @@ def test_a_flat_plan_is_drawn_enlarged(planned: Planner) -> None:
 
 def box(start: int, stop: int, lower: int, upper: int, color: int, scratch: bool) -> Box:
     return Box(
-        start=start, stop=stop, lower=lower, upper=upper, color=color, scratch=scratch,
-        name="", label="",
-    )  # fmt: skip
+        start=start,
+        stop=stop,
+        lower=lower,
+        upper=upper,
+        color=color,
+        scratch=scratch,
+        name="",
+        label="",
+    )
 
 
 def test_the_raster_shows_every_box() -> None:
@@ -97,8 +104,9 @@ def test_the_svg_has_a_titled_rectangle_per_box(result: PlanResult) -> None:
     assert len(titled) == count
     assert all(float(r.get("width", 0)) > 0 and float(r.get("height", 0)) > 0 for r in titled)
     hatched = [r for r in titled if r.get("fill") == "url(#hatch)"]
-    scratch = sum(b.scratch for p in (drawn.before, drawn.after, drawn.enlarged) if p
-                  for b in p.boxes)  # fmt: skip
+    scratch = sum(
+        b.scratch for p in (drawn.before, drawn.after, drawn.enlarged) if p for b in p.boxes
+    )
     assert len(hatched) == scratch > 0
     text = " ".join(t.text or "" for t in root.iter(f"{SVG}text"))
     assert "Before" in text

@@ -52,9 +52,12 @@ def test_no_line_is_wider_than_the_terminal(planned: Planner, width: int) -> Non
 
 @pytest.mark.parametrize(
     "body",
-    ["", "input x: int8[0]\ny: int8[0] = relu(x)\noutput y",
-     "input x: int8[4]\nparameter w: int8[4]\noutput x, w"],
-)  # fmt: skip
+    [
+        "",
+        "input x: int8[0]\ny: int8[0] = relu(x)\noutput y",
+        "input x: int8[4]\nparameter w: int8[4]\noutput x, w",
+    ],
+)
 def test_graphs_of_next_to_nothing_have_reports_and_maps(planned: Planner, body: str) -> None:
     result = planned(f"peakfold-graph 1\n{body}\n", trace=True)
     assert "Final plan" in plan_text(result, width=80, color=False)

@@ -52,8 +52,16 @@ def test_the_table_shows_every_figure_and_marks_the_mode(planned: Planner) -> No
     result = planned(graphs.branches(60), mode="both")
     text = render([savings(result)], width=100, color=False)
     s = result.summary
-    figures = (s.naive_bytes, s.inplace_bytes, s.share_bytes, s.both_bytes, s.arena_bytes,
-               s.lower_bound_bytes, s.objects_bound_bytes, s.any_order_bound_bytes)  # fmt: skip
+    figures = (
+        s.naive_bytes,
+        s.inplace_bytes,
+        s.share_bytes,
+        s.both_bytes,
+        s.arena_bytes,
+        s.lower_bound_bytes,
+        s.objects_bound_bytes,
+        s.any_order_bound_bytes,
+    )
     lines = text.splitlines()[1:]
     assert len(lines) == len(figures)
     for line, figure in zip(lines, figures, strict=True):

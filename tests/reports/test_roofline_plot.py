@@ -17,16 +17,29 @@ from peakfold.reports.pictures.roofline_svg import svg_roofline
 
 T4 = load_device("t4")
 WORKS = [
-    Work(name="conv", kind="conv", macs=231_211_008, other_ops=0, bytes_moved=2_703_360,
-         engine="matrix"),
-    Work(name="half", kind="conv", macs=231_211_008, other_ops=0, bytes_moved=1_351_680,
-         engine="matrix", dtype="float16"),
+    Work(
+        name="conv",
+        kind="conv",
+        macs=231_211_008,
+        other_ops=0,
+        bytes_moved=2_703_360,
+        engine="matrix",
+    ),
+    Work(
+        name="half",
+        kind="conv",
+        macs=231_211_008,
+        other_ops=0,
+        bytes_moved=1_351_680,
+        engine="matrix",
+        dtype="float16",
+    ),
     Work(name="dw", kind="conv", macs=1_806_336, other_ops=0, bytes_moved=1_607_936),
     Work(name='<fc> & "\x1b', kind="gemm", macs=4_096_000, other_ops=0, bytes_moved=16_404_384),
     Work(name="move", kind="transpose", macs=0, other_ops=0, bytes_moved=1_000_000, engine="copy"),
     Work(name="view", kind="reshape", macs=0, other_ops=0, bytes_moved=0, engine="none"),
     Work(name="odd", kind="mystery", macs=None, other_ops=None, bytes_moved=None),
-]  # fmt: skip
+]
 
 
 def plotted(works: list[Work] = WORKS, device: Device = T4, **more: object) -> RooflinePlot:
@@ -38,8 +51,9 @@ def test_every_op_with_arithmetic_and_traffic_is_a_point_on_its_roof() -> None:
     plot = plotted()
     assert len(plot.dots) == 4
     assert {roof.name: round(roof.ridge, 1) for roof in plot.roofs} == {
-        "matrix float16": 216.7, "vector float32": 27.0
-    }  # fmt: skip
+        "matrix float16": 216.7,
+        "vector float32": 27.0,
+    }
     peaks = {"conv": 8.1e12, "half": 65e12, "dw": 8.1e12}
     for dot in plot.dots:
         work = next(w for w in WORKS if dot.label.startswith(w.name[:3]))
@@ -90,8 +104,15 @@ def test_the_svg_is_whole_and_needs_nothing_else() -> None:
 
 @pytest.mark.req("R64", "R74")
 def test_integers_are_operations_and_floats_flops() -> None:
-    work = Work(name="q", kind="conv", macs=10**9, other_ops=0, bytes_moved=10**6,
-                engine="matrix", dtype="int8")  # fmt: skip
+    work = Work(
+        name="q",
+        kind="conv",
+        macs=10**9,
+        other_ops=0,
+        bytes_moved=10**6,
+        engine="matrix",
+        dtype="int8",
+    )
     (roof,) = plotted([work]).roofs
     assert roof.label == "matrix int8: 130 TOP/s"
 

@@ -80,10 +80,14 @@ def test_a_list_of_waits_cuts_names_and_never_the_verb(after: str, before: str) 
 
 
 @given(
-    st.lists(st.tuples(st.text("ab", min_size=1, max_size=60), st.integers(0, 10**9)), min_size=1,
-             max_size=4),
-    st.integers(1, 6), st.integers(40, 120),
-)  # fmt: skip
+    st.lists(
+        st.tuples(st.text("ab", min_size=1, max_size=60), st.integers(0, 10**9)),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(1, 6),
+    st.integers(40, 120),
+)
 def test_a_table_cuts_words_and_never_a_number(
     rows: list[tuple[str, int]], numbers: int, width: int
 ) -> None:

@@ -49,9 +49,12 @@ def case_of(
 
 
 def onnx_case(
-    folder: Path, text: str, options: PlanOptions | None = None, *dims: str,
+    folder: Path,
+    text: str,
+    options: PlanOptions | None = None,
+    *dims: str,
     shapes: tuple[str, ...] = (),
-) -> Case:  # fmt: skip
+) -> Case:
     return case_of(read(folder, text, *dims, shapes=shapes), options)
 
 
@@ -65,9 +68,10 @@ def byte_case(source: str | Graph, options: PlanOptions | None = None) -> Case:
 def buffer_of(plan: Plan, tensor: str) -> int:
     """Position of the buffer that holds a tensor."""
     return next(
-        number for number, buffer in enumerate(plan.buffers)
+        number
+        for number, buffer in enumerate(plan.buffers)
         if any(place.tensor == tensor for place in buffer.tensors)
-    )  # fmt: skip
+    )
 
 
 def moved(plan: Plan, **offsets: int) -> Plan:

@@ -136,18 +136,32 @@ def test_a_body_whose_plan_is_wrong_is_caught(tmp_path: Path, name: str) -> None
         one = case(tmp_path, name, seed, inplace=False)
         assert one.run().ok
         flat = [
-            replace(body, plan=replace(body.plan, buffers=[
-                replace(b, offset=0) for b in body.plan.buffers
-            ]))
+            replace(
+                body,
+                plan=replace(body.plan, buffers=[replace(b, offset=0) for b in body.plan.buffers]),
+            )
             for body in one.plan.bodies
-        ]  # fmt: skip
+        ]
         if name == "nested":  # the loop's body is one op; its branches lie a level deeper
-            flat = [replace(body, plan=replace(body.plan, bodies=[
-                replace(inner, plan=replace(inner.plan, buffers=[
-                    replace(b, offset=0) for b in inner.plan.buffers
-                ]))
-                for inner in body.plan.bodies
-            ])) for body in one.plan.bodies]  # fmt: skip
+            flat = [
+                replace(
+                    body,
+                    plan=replace(
+                        body.plan,
+                        bodies=[
+                            replace(
+                                inner,
+                                plan=replace(
+                                    inner.plan,
+                                    buffers=[replace(b, offset=0) for b in inner.plan.buffers],
+                                ),
+                            )
+                            for inner in body.plan.bodies
+                        ],
+                    ),
+                )
+                for body in one.plan.bodies
+            ]
         wrong = replace(one.plan, bodies=flat)
         assert not one.accepted(wrong)
         verdicts.append(one.run(wrong).ok)
@@ -159,9 +173,12 @@ def test_a_scan_may_run_backwards_and_along_other_axes() -> None:
     from peakfold.runtimes.reference.control import run_control
 
     attrs = {
-        "num_scan_inputs": 1, "scan_input_axes": (1,), "scan_input_directions": (1,),
-        "scan_output_axes": (1,), "scan_output_directions": (1,),
-    }  # fmt: skip
+        "num_scan_inputs": 1,
+        "scan_input_axes": (1,),
+        "scan_input_directions": (1,),
+        "scan_output_axes": (1,),
+        "scan_output_directions": (1,),
+    }
     op = Op("s", "scan", ("s", "xs"), ("last", "ys"), attrs)
     xs = np.arange(6.0).reshape(2, 3)
     last, ys = run_control(op, [np.zeros(2), xs], lambda _, v, t: [v[0] + v[1], v[0]])
@@ -193,9 +210,10 @@ def test_workspace_that_is_too_small_is_refused(tmp_path: Path) -> None:
     one = case(tmp_path, "loop")
     small = [
         replace(b, size=b.size - 4, live=[replace(p, upper=b.size - 4) for p in b.live])
-        if b.what == "workspace" else b
+        if b.what == "workspace"
+        else b
         for b in one.plan.buffers
-    ]  # fmt: skip
+    ]
     with pytest.raises(InvalidPlan, match="no slots for 'v'"):
         one.run(replace(one.plan, buffers=small))
     with pytest.raises(InvalidPlan, match="without a plan"):

@@ -32,8 +32,10 @@ def _checked(path: Path, nodes: list, shape: list[int], **weights: object) -> st
 
 def test_a_kernel_of_the_reference_that_fails_is_named(tmp_path: Path) -> None:
     index = np.zeros((1, 512), np.int64)
-    nodes = [helper.make_node("GatherElements", ["x", "i"], ["g"], axis=1),
-             helper.make_node("Relu", ["g"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("GatherElements", ["x", "i"], ["g"], axis=1),
+        helper.make_node("Relu", ["g"], ["y"]),
+    ]
     assert "GatherElements" in (said := _checked(tmp_path, nodes, [1, 512], i=index))
     assert "cannot run it" in said
     assert "stand-in" in said
@@ -41,8 +43,10 @@ def test_a_kernel_of_the_reference_that_fails_is_named(tmp_path: Path) -> None:
 
 def test_a_value_before_the_run_that_the_reference_cannot_make_is_named(tmp_path: Path) -> None:
     index, table = np.zeros((1, 512), np.int64), np.ones((1, 512), np.float32)
-    nodes = [helper.make_node("GatherElements", ["t", "i"], ["g"], axis=1),
-             helper.make_node("Add", ["x", "g"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("GatherElements", ["t", "i"], ["g"], axis=1),
+        helper.make_node("Add", ["x", "g"], ["y"]),
+    ]
     assert "GatherElements" in _checked(tmp_path, nodes, [1, 512], i=index, t=table)
 
 

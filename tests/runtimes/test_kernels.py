@@ -143,9 +143,13 @@ def test_softmax_before_opset_13_takes_the_axes_behind_as_one(axis: int | None) 
 def test_nearest_repeats_pixels(factors: tuple[float, ...]) -> None:
     x = floats(1, 2, 4, 6)
     node = helper.make_node(
-        "Resize", ["i0", "", "i2"], ["y"], mode="nearest",
-        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
-    )  # fmt: skip
+        "Resize",
+        ["i0", "", "i2"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
     scales = np.array(factors, F32)
     kernel = ours(node)
     assert kernel is not None

@@ -25,10 +25,25 @@ BINDINGS = {
     "ppocrv4_det": Bindings.parse(shapes=["x=1x3x64x64"]),
     "silero_vad_16k_op15": Bindings.parse(["batch=1", "sequence=512"]),
 }
-SMALL = ("mtcnn_pnet", "mul_1", "sigmoid", "silero_vad_16k_op15", "light_squeezenet",
-         "light_shufflenet", "ppocrv4_det")  # fmt: skip
-LARGE = ("basic_pitch_nmp", "blazeface_back_256", "light_bvlc_alexnet", "light_densenet121",
-         "light_inception_v1", "light_resnet50", "light_vgg19", "light_zfnet512")  # fmt: skip
+SMALL = (
+    "mtcnn_pnet",
+    "mul_1",
+    "sigmoid",
+    "silero_vad_16k_op15",
+    "light_squeezenet",
+    "light_shufflenet",
+    "ppocrv4_det",
+)
+LARGE = (
+    "basic_pitch_nmp",
+    "blazeface_back_256",
+    "light_bvlc_alexnet",
+    "light_densenet121",
+    "light_inception_v1",
+    "light_resnet50",
+    "light_vgg19",
+    "light_zfnet512",
+)
 EXEMPT = ("logreg_iris",)
 MODES = ("arena", "both", "share")
 

@@ -84,11 +84,12 @@ def test_a_sparse_weight_is_written_out(tmp_path: Path) -> None:
     values = helper.make_tensor("w", TensorProto.FLOAT, [2], [5.0, 7.0])
     at = helper.make_tensor("w_at", TensorProto.INT64, [2], [1, 5])
     graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "w"], ["y"])], "g",
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
         sparse_initializer=[helper.make_sparse_tensor(values, at, [2, 3])],
-    )  # fmt: skip
+    )
     path = tmp_path / "m.onnx"
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path

@@ -17,8 +17,16 @@ from peakfold.ir import Graph
 
 _BOTH = {"relu", "max_pool", "global_average_pool", "lrn"}
 _INPUT = {"conv", "gemm"}
-_IN_PLACE = {"relu", "flatten", "dropout", "softmax", "relu.grad", "flatten.grad", "dropout.grad",
-             "sum"}  # fmt: skip
+_IN_PLACE = {
+    "relu",
+    "flatten",
+    "dropout",
+    "softmax",
+    "relu.grad",
+    "flatten.grad",
+    "dropout.grad",
+    "sum",
+}
 RANGE = 16
 
 
@@ -70,8 +78,9 @@ class _Block:
     age: int = 0
 
 
-def total(steps: list[Step], sizes: dict[str, int], kept: set[str], inside: bool,
-          shared: bool) -> int:  # fmt: skip
+def total(
+    steps: list[Step], sizes: dict[str, int], kept: set[str], inside: bool, shared: bool
+) -> int:
     """Bytes of all blocks.
 
     Args:

@@ -43,17 +43,21 @@ def test_ex5_perceptron() -> None:
     step = train(PERCEPTRON)
     backward = [row for row in rows(step)[4:] if not row.startswith("W")]
     assert backward == [
-        "fc2.grad <- out,label", "act1.grad <- fc2.grad,W2", "fc1.grad <- act1.grad,act1",
+        "fc2.grad <- out,label",
+        "act1.grad <- fc2.grad,W2",
+        "fc1.grad <- act1.grad,act1",
         "A.grad <- fc1.grad,W1",
-    ]  # fmt: skip
+    ]
     assert step.outputs == ("A.grad",)
     assert tuple(n // 2 for n in modes(PERCEPTRON, train=train)) == (8, 4, 3, 3)
     plan = make_plan(PERCEPTRON, PlanOptions(align=1, mode="inplace", train=train)).plan
     groups = {frozenset(p.tensor for p in b.tensors) for b in plan.buffers}
     assert groups == {
-        frozenset({"fc1", "act1", "fc1.grad"}), frozenset({"fc2", "out", "fc2.grad"}),
-        frozenset({"act1.grad"}), frozenset({"A.grad"}),
-    }  # fmt: skip
+        frozenset({"fc1", "act1", "fc1.grad"}),
+        frozenset({"fc2", "out", "fc2.grad"}),
+        frozenset({"act1.grad"}),
+        frozenset({"A.grad"}),
+    }
 
 
 @pytest.mark.req("EX5", "R50")
@@ -84,9 +88,11 @@ def test_ex8_dependency_pruning() -> None:
     assert schedule.last_use[index.id_of["C"]] == 1
     made = {op.outputs[0]: op.inputs for op in step.ops[2:]}
     assert made == {
-        "F.grad": ("E.grad",), "C.grad": ("E.grad",), "B.grad": ("C.grad", "A"),
+        "F.grad": ("E.grad",),
+        "C.grad": ("E.grad",),
+        "B.grad": ("C.grad", "A"),
         "A.grad": ("C.grad", "B"),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.req("EX9", "R50")
@@ -103,9 +109,13 @@ def test_ex9_gradients_of_several_readers_are_added_up() -> None:
     step = Train(input_grad=True)(g)
     assert len(g.ops) == 4  # no split in the forward pass
     assert rows(step)[4:] == [
-        "F.grad <- G.grad", "E.grad <- G.grad", "B.grad <- F.grad,three",
-        "B.grad.1 <- E.grad,two", "B.grad.sum <- B.grad,B.grad.1", "A.grad <- B.grad.sum,B",
-    ]  # fmt: skip
+        "F.grad <- G.grad",
+        "E.grad <- G.grad",
+        "B.grad <- F.grad,three",
+        "B.grad.1 <- E.grad,two",
+        "B.grad.sum <- B.grad,B.grad.1",
+        "A.grad <- B.grad.sum,B",
+    ]
     plan = make_plan(g, PlanOptions(train=Train(input_grad=True), fold=False)).plan
     summed = next(a for a in plan.aliases if a.output == "B.grad.sum")
     assert (summed.input, summed.how) == ("B.grad", "inplace")
@@ -135,9 +145,7 @@ def test_optimizer_state_is_static_and_gradients_live_until_the_update() -> None
     train = Train(optimizer="adam")
     step = train(PERCEPTRON)
     state = [t for t in step.tensors if t.role is Role.OPTIMIZER_STATE]
-    assert sorted(t.name for t in state) == [
-        f"W{n}.adam.{k}" for n in (1, 2) for k in (0, 1)
-    ]  # fmt: skip
+    assert sorted(t.name for t in state) == [f"W{n}.adam.{k}" for n in (1, 2) for k in (0, 1)]
     assert step.outputs == PERCEPTRON.outputs
     updates = [op for op in step.ops if op.kind == "adam_step"]
     assert [op.writes[0] for op in updates] == ["W1", "W2"]
@@ -205,18 +213,28 @@ b: float32[4] = relu(w)
     ("text", "train", "says"),
     [
         ("input x: float32[4]\ny: float32[4] = relu(x)\noutput y", Train(), "nothing to train"),
-        ("parameter w: float32[4]\ny: float32[4] = relu(w)\noutput y",
-         Train(loss="softmax-output"), "no softmax"),
+        (
+            "parameter w: float32[4]\ny: float32[4] = relu(w)\noutput y",
+            Train(loss="softmax-output"),
+            "no softmax",
+        ),
         ("parameter w: int8[4]\ny: int8[4] = relu(w)\noutput y", Train(), "nothing to train"),
         # Each has another path from a parameter to the output, so that a gradient was made.
-        (f"{TWO_WAYS}z: float32[4] = if(c) begin\n"
-         '  region "then" captures=[a]\n    input a: float32[4]\n'
-         "    t: float32[4] = relu(a)\n    output t\n  end\nend\n"
-         "y: float32[4] = add(z, b)\noutput y", Train(), "its body would have to"),
-        (f"{TWO_WAYS}z: opaque[4] = mystery(a)\ny: float32[4] = add(z, b)\noutput y", Train(),
-         "'z' has no known element type"),
+        (
+            f"{TWO_WAYS}z: float32[4] = if(c) begin\n"
+            '  region "then" captures=[a]\n    input a: float32[4]\n'
+            "    t: float32[4] = relu(a)\n    output t\n  end\nend\n"
+            "y: float32[4] = add(z, b)\noutput y",
+            Train(),
+            "its body would have to",
+        ),
+        (
+            f"{TWO_WAYS}z: opaque[4] = mystery(a)\ny: float32[4] = add(z, b)\noutput y",
+            Train(),
+            "'z' has no known element type",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_trained_is_refused(text: str, train: Train, says: str) -> None:
     with pytest.raises((UsageError, ModelError), match=says):
         train(parse_graph("peakfold-graph 1\n" + text))
@@ -234,9 +252,11 @@ def test_bad_options_are_named() -> None:
 @given(
     loss=st.sampled_from(["external", "softmax-output"]),
     reads=st.sampled_from(["minimal", "mxnet"]),
-    input_grad=st.booleans(), param_grads=st.sampled_from(["dynamic", "static"]),
-    optimizer=st.sampled_from([None, "sgd", "momentum", "adam"]), keep_outputs=st.booleans(),
-)  # fmt: skip
+    input_grad=st.booleans(),
+    param_grads=st.sampled_from(["dynamic", "static"]),
+    optimizer=st.sampled_from([None, "sgd", "momentum", "adam"]),
+    keep_outputs=st.booleans(),
+)
 def test_steps_are_well_formed_replayable_and_judged(**options: object) -> None:
     train = Train(**options)
     step = train(PERCEPTRON)

@@ -42,11 +42,16 @@ def window(x: Array, taps: tuple[int, int], op: Op, layout: str) -> tuple[Array,
     reach = [(t - 1) * d + 1 for t, d in zip(taps, spread, strict=True)]
     rows = range(0, image.shape[0] - reach[0] + 1, steps[0])
     columns = range(0, image.shape[1] - reach[1] + 1, steps[1])
-    cut = [np.s_[r : r + reach[0] : spread[0], c : c + reach[1] : spread[1]]
-           for r in rows for c in columns]  # fmt: skip
+    cut = [
+        np.s_[r : r + reach[0] : spread[0], c : c + reach[1] : spread[1]]
+        for r in rows
+        for c in columns
+    ]
     shape = (len(rows), len(columns), *taps)
-    return (np.array([image[at] for at in cut]).reshape(*shape, -1),
-            np.array([inside[at] for at in cut]).reshape(*shape, 1))  # fmt: skip
+    return (
+        np.array([image[at] for at in cut]).reshape(*shape, -1),
+        np.array([inside[at] for at in cut]).reshape(*shape, 1),
+    )
 
 
 def run(graph: Graph, feeds: dict[str, Array]) -> dict[str, Array]:
@@ -116,8 +121,10 @@ class Network:
         else:
             size = [-(-n // s) if same else -(-(n - reach + 1) // s) for n in (rows, columns)]
             word = "same" if same else "valid"
-            attrs = (f'padding="{word}", stride_h={s}, stride_w={s}, '
-                     f"dilation_h_factor={d}, dilation_w_factor={d}")  # fmt: skip
+            attrs = (
+                f'padding="{word}", stride_h={s}, stride_w={s}, '
+                f"dilation_h_factor={d}, dilation_w_factor={d}"
+            )
         if min(size) < 1 or min(rows, columns) + 2 * pad < reach:
             return
         out = channels
@@ -132,9 +139,12 @@ class Network:
             depthwise = kind == "depthwise" and self.layout == "nhwc"
             out = channels if depthwise else grow
             shape = (
-                (out, channels, k, k) if self.layout == "nchw"
-                else (1, k, k, channels) if depthwise else (out, k, k, channels)
-            )  # fmt: skip
+                (out, channels, k, k)
+                if self.layout == "nchw"
+                else (1, k, k, channels)
+                if depthwise
+                else (out, k, k, channels)
+            )
             self.weights.append(f"parameter {weight}: float64[{','.join(map(str, shape))}]")
             name = "conv" if self.layout == "nchw" else "conv_2d"
             name = "depthwise_conv_2d" if depthwise else name
@@ -153,16 +163,22 @@ class Network:
 
 OPS = st.tuples(
     st.sampled_from(["conv", "conv", "depthwise", "pool", "relu", "add", "mul"]),
-    st.sampled_from([1, 2, 3, 3, 5]), st.sampled_from([1, 1, 2, 3]), st.sampled_from([1, 1, 2]),
-    st.booleans(), st.integers(1, 3),
-)  # fmt: skip
+    st.sampled_from([1, 2, 3, 3, 5]),
+    st.sampled_from([1, 1, 2, 3]),
+    st.sampled_from([1, 1, 2]),
+    st.booleans(),
+    st.integers(1, 3),
+)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @given(
-    rows=st.integers(4, 21), columns=st.integers(4, 7), picks=st.lists(OPS, min_size=1, max_size=6),
-    patches=st.integers(2, 5), seed=st.integers(0, 99),
-)  # fmt: skip
+    rows=st.integers(4, 21),
+    columns=st.integers(4, 7),
+    picks=st.lists(OPS, min_size=1, max_size=6),
+    patches=st.integers(2, 5),
+    seed=st.integers(0, 99),
+)
 def test_bands_compute_what_the_whole_image_does(layout, rows, columns, picks, patches, seed):
     net = Network(layout, rows, columns, 2)
     first = net.text(net.shape)
@@ -228,15 +244,22 @@ def test_choices_are_a_front_and_their_plans_are_judged():
     ("text", "says"),
     [
         ("y: float32[1,4,8,8] = relu(x)\noutput y", "no window ops"),
-        ("h: float32[1,4,8,8] = conv(x, w)\nz: float32[1,4,8,8] = relu(h)\n"
-         "y: float32[1,4,8,8] = relu(h)\noutput y, z", "read as a whole"),
-        ("h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = relu(h)\noutput y, h",
-         "is an output"),
-        ("h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = softmax(h)\noutput y",
-         "not local"),
+        (
+            "h: float32[1,4,8,8] = conv(x, w)\nz: float32[1,4,8,8] = relu(h)\n"
+            "y: float32[1,4,8,8] = relu(h)\noutput y, z",
+            "read as a whole",
+        ),
+        (
+            "h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = relu(h)\noutput y, h",
+            "is an output",
+        ),
+        (
+            "h: float32[1,4,8,8] = conv(x, w)\ny: float32[1,4,8,8] = softmax(h)\noutput y",
+            "not local",
+        ),
         ("y: float32[1,4,1,8] = conv(x, w)\noutput y", "rows"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_split_says_why(text, says):
     head = "peakfold-graph 1\ninput x: float32[1,4,8,8]\nparameter w: float32[4,4,1,1]\n"
     g = parse_graph(head + text)

@@ -66,8 +66,11 @@ def _whole_arena(found: ApplyDocument) -> list[str]:
     flash = f"Flash: {found.flash_bytes:,} bytes of file."
     if found.total_bytes is None:
         names = ", ".join(found.tail_unknown or ())
-        return [f"Give the interpreter >= {found.total_at_least_bytes:,} bytes: what {names} takes "
-                "is not known.", flash]  # fmt: skip
+        return [
+            f"Give the interpreter >= {found.total_at_least_bytes:,} bytes: what {names} takes "
+            "is not known.",
+            flash,
+        ]
     return [
         f"Give the interpreter {found.total_bytes:,} bytes (the Python package's build, 64 bit, "
         f"reference kernels). A device's build: {found.total_bytes_device:,} with 64 bit; "
@@ -128,9 +131,15 @@ def _to_text(path: Path, graph: Graph, plan: Plan, to: str) -> ApplyReport:
     whole = _whole(figures, notes)
     text = c_header(plan, names, whole, path.name) if to == "c" else plan_csv(plan, names)
     document = ApplyDocument(
-        schema=schema_name("apply"), to=to, written=None, arena_bytes=plan.arena_bytes,
-        unplanned_bytes=None, obeys=None, notes=notes, **figures,
-    )  # fmt: skip
+        schema=schema_name("apply"),
+        to=to,
+        written=None,
+        arena_bytes=plan.arena_bytes,
+        unplanned_bytes=None,
+        obeys=None,
+        notes=notes,
+        **figures,
+    )
     return ApplyReport(text.encode(), document)
 
 
@@ -161,13 +170,15 @@ def _whole(figures: dict[str, Any], notes: list[str]) -> Whole | None:
         return Whole(None, None, notes[0]) if notes else None
     unknown = ", ".join(figures["tail_unknown"])
     return Whole(
-        figures["total_bytes"], figures["total_at_least_bytes"],
-        f"More than this: what {unknown} takes is not known." if unknown else
-        "Give the interpreter this many bytes, at a multiple of 16, for the file that peakfold "
-        "apply --to tflite writes of this plan (reference kernels; a device's build needs "
+        figures["total_bytes"],
+        figures["total_at_least_bytes"],
+        f"More than this: what {unknown} takes is not known."
+        if unknown
+        else "Give the interpreter this many bytes, at a multiple of 16, for the file that "
+        "peakfold apply --to tflite writes of this plan (reference kernels; a device's build needs "
         f"{figures['total_bytes_device']} with 64 bit, and {figures['total_bytes_32bit']} with "
         "32 bit: predicted, not run).",
-    )  # fmt: skip
+    )
 
 
 def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
@@ -187,10 +198,15 @@ def _to_tflite(path: Path, loaded: Loaded, plan: Plan) -> ApplyReport:
             "kernels (CMSIS-NN) plan with --no-overlap."
         )
     document = ApplyDocument(
-        schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
-        unplanned_bytes=applied.unplanned, obeys=applied.obeys, notes=notes,
+        schema=schema_name("apply"),
+        to="tflite",
+        written=None,
+        arena_bytes=applied.head,
+        unplanned_bytes=applied.unplanned,
+        obeys=applied.obeys,
+        notes=notes,
         **(arena_figures(applied.data) if plan.target == "tflm" else {}),
-    )  # fmt: skip
+    )
     return ApplyReport(applied.data, document)
 
 
@@ -199,7 +215,13 @@ def _anew(path: Path, fold_weights: bool) -> ApplyReport:
 
     applied = write_anew(path, load(path).graph, fold_weights=fold_weights)
     document = ApplyDocument(
-        schema=schema_name("apply"), to="tflite", written=None, arena_bytes=applied.head,
-        unplanned_bytes=applied.unplanned, obeys=None, notes=[], **arena_figures(applied.data),
-    )  # fmt: skip
+        schema=schema_name("apply"),
+        to="tflite",
+        written=None,
+        arena_bytes=applied.head,
+        unplanned_bytes=applied.unplanned,
+        obeys=None,
+        notes=[],
+        **arena_figures(applied.data),
+    )
     return ApplyReport(applied.data, document)

@@ -21,11 +21,19 @@ from peakfold.transform import Fold
 
 
 def compare(
-    models: Sequence[str], *, dims: Sequence[str] = (), shapes: Sequence[str] = (),
-    fold: bool = True, fold_weights: bool = False, ops: bool = False, peak: bool = True,
-    accuracy: str | None = None, device: str | None = None, precision: str | None = None,
+    models: Sequence[str],
+    *,
+    dims: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    fold: bool = True,
+    fold_weights: bool = False,
+    ops: bool = False,
+    peak: bool = True,
+    accuracy: str | None = None,
+    device: str | None = None,
+    precision: str | None = None,
     sparsity: bool = False,
-) -> CompareDocument:  # fmt: skip
+) -> CompareDocument:
     """Models side by side.
 
     Args:
@@ -66,15 +74,26 @@ def compare(
                 unread
             )
         rows.append(
-            model_row(name, kind, found, need=need, accuracy=known, time_s=time_s,
-                      sparse=sparse[-1] if sparse else None)
-        )  # fmt: skip
+            model_row(
+                name,
+                kind,
+                found,
+                need=need,
+                accuracy=known,
+                time_s=time_s,
+                sparse=sparse[-1] if sparse else None,
+            )
+        )
         costs.append(found)
         notes += _unknown(name, found)
     return CompareDocument(
-        schema=schema_name("compare"), models=rows, device=clock.name, time_note=clock.note,
-        notes=notes, ops=op_changes(costs[0], costs[1], sparse) if ops else None,
-    )  # fmt: skip
+        schema=schema_name("compare"),
+        models=rows,
+        device=clock.name,
+        time_note=clock.note,
+        notes=notes,
+        ops=op_changes(costs[0], costs[1], sparse) if ops else None,
+    )
 
 
 def _unknown(name: str, cost: Cost) -> list[str]:

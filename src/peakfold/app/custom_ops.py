@@ -83,9 +83,10 @@ def _checked(kind: str, rule: Count) -> Count:
             count = -1
         if count < 0:
             raise UsageError(
-                f"the handler of {kind!r} returned {found!r}", where=where,
+                f"the handler of {kind!r} returned {found!r}",
+                where=where,
                 hint="a count is a whole number from 0 on, or None where it is not known",
-            )  # fmt: skip
+            )
         return count
 
     return told

@@ -47,7 +47,10 @@ def demo_json(model: str, report: PlanReport, verdict: VerifyReport, written: Se
     """The output of ``demo --json``."""
     return to_json(
         DemoDocument(
-            schema=schema_name("demo"), model=model, summary=report.summary,
-            verified=verdict.document, written=list(written),
+            schema=schema_name("demo"),
+            model=model,
+            summary=report.summary,
+            verified=verdict.document,
+            written=list(written),
         )
-    )  # fmt: skip
+    )

@@ -67,8 +67,12 @@ def eager_report(spec: str, options: StepOptions, dims: Mapping[str, int]) -> Ea
     example = load_example(spec)
     run = forward_of(example, options, dims)
     kernels = f"one forward pass without gradients, its result held; kernels of {options.device}"
-    document = EagerDocument(schema=schema_name("eager"), model=spec, notes=[kernels, *run.notes],
-                             forward=step_record(run))  # fmt: skip
+    document = EagerDocument(
+        schema=schema_name("eager"),
+        model=spec,
+        notes=[kernels, *run.notes],
+        forward=step_record(run),
+    )
     return EagerReport(document, run)
 
 
@@ -91,12 +95,18 @@ def measure_forward_document(spec: str, device: str | None = None) -> MeasureFor
     example = load_example(spec, real=True)
     found = measure_forward(example.module, example.args, example.kwargs, route=example.route)
     return MeasureForwardDocument(
-        schema=schema_name("measure-forward"), runtime="torch", model=spec,
+        schema=schema_name("measure-forward"),
+        runtime="torch",
+        model=spec,
         notes=["one forward pass without gradients, its result held", *found.notes],
-        before_bytes=None, planned_bytes=found.predicted_scratch, after_bytes=found.allocator,
-        obeyed=close(found, example.route), outputs_equal=None, device="cpu",
+        before_bytes=None,
+        planned_bytes=found.predicted_scratch,
+        after_bytes=found.allocator,
+        obeyed=close(found, example.route),
+        outputs_equal=None,
+        device="cpu",
         forward=measured_record(found),
-    )  # fmt: skip
+    )
 
 
 def measure_forward_text(

@@ -33,12 +33,16 @@ def room(device: Device | None, given: Budgets) -> Budgets:
     """
     if device is None:
         if given.total is None and given.arena is None:
-            raise UsageError("how much memory is there?",
-                             hint="give --budget SIZE or --device NAME")  # fmt: skip
+            raise UsageError(
+                "how much memory is there?", hint="give --budget SIZE or --device NAME"
+            )
         return given
     if given.total is None and given.arena is None and device.memory is None:
-        raise UsageError("the memory of this device could not be sourced", where=device.title,
-                         hint="give --budget SIZE, too")  # fmt: skip
+        raise UsageError(
+            "the memory of this device could not be sourced",
+            where=device.title,
+            hint="give --budget SIZE, too",
+        )
     memory, flash = device.memory, device.figures.get("flash")
     total = int(memory.value) if given.total is None and memory is not None else given.total
     if given.flash is None and flash is not None:
@@ -57,9 +61,12 @@ def plan_flags(options: PlanOptions) -> list[str]:
 
 
 def fit_document(
-    model: str, result: FitResult, runtime: Runtime, device: Device | None,
+    model: str,
+    result: FitResult,
+    runtime: Runtime,
+    device: Device | None,
     advice: Sequence[str] = (),
-) -> FitDocument:  # fmt: skip
+) -> FitDocument:
     """The output of ``fit --json``.
 
     Args:
@@ -75,29 +82,48 @@ def fit_document(
     split = result.options.split is not None
     loss, optimizer = told(result.options.train)
     return FitDocument(
-        schema=schema_name("fit"), model=model, loss=loss, optimizer=optimizer,
-        device=None if device is None else device.name, fits=result.fits,
+        schema=schema_name("fit"),
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        device=None if device is None else device.name,
+        fits=result.fits,
         answer="as it is: " * split + answer(need, budgets, target),
         plan_fits=result.plan_fits,
         plan_answer=f"in bands of rows: {answer(result.planned, budgets, target)}" * split,
-        need_bytes=need.at_least, have_bytes=budgets.total, have_arena_bytes=budgets.arena,
-        flash_bytes=need.flash, have_flash_bytes=None if need.flash is None else budgets.flash,
-        code_bytes=None, total=need.total, total_bytes=need.nbytes,
-        total_at_least_bytes=need.at_least, unknown=list(need.unknown),
-        beside_bytes=need.at_least - need.arena, bound_bytes=result.bound_bytes,
-        largest_batch=result.largest_batch, batch_note=result.batch_note,
-        plan_flags=flags, notes=[*result.doubts, *runtime.notes, *advice],
+        need_bytes=need.at_least,
+        have_bytes=budgets.total,
+        have_arena_bytes=budgets.arena,
+        flash_bytes=need.flash,
+        have_flash_bytes=None if need.flash is None else budgets.flash,
+        code_bytes=None,
+        total=need.total,
+        total_bytes=need.nbytes,
+        total_at_least_bytes=need.at_least,
+        unknown=list(need.unknown),
+        beside_bytes=need.at_least - need.arena,
+        bound_bytes=result.bound_bytes,
+        largest_batch=result.largest_batch,
+        batch_note=result.batch_note,
+        plan_flags=flags,
+        notes=[*result.doubts, *runtime.notes, *advice],
         search=_search(result.complete),
         options=[
             LeverRecord(
-                what=lever.what, peak_bytes=lever.need.arena, need_bytes=lever.need.at_least,
-                extra_flops=lever.extra_flops, extra_time_s=lever.extra_time_s,
-                why_unknown=lever.why, applied=lever.applied, changes_model=lever.changes_model,
-                flag=lever.flag, search=_search(lever.complete),
+                what=lever.what,
+                peak_bytes=lever.need.arena,
+                need_bytes=lever.need.at_least,
+                extra_flops=lever.extra_flops,
+                extra_time_s=lever.extra_time_s,
+                why_unknown=lever.why,
+                applied=lever.applied,
+                changes_model=lever.changes_model,
+                flag=lever.flag,
+                search=_search(lever.complete),
             )
             for lever in result.levers
         ],
-    )  # fmt: skip
+    )
 
 
 def _search(complete: bool) -> Search:
@@ -111,24 +137,37 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
             "*" if lever.applied else "",
             shorten(lever.what, max(width - 57, 20)),
             format_bytes(lever.peak_bytes) + CUT * (lever.search != "complete"),
-            format_bytes(lever.need_bytes), _met(document, lever), work_cell(lever),
+            format_bytes(lever.need_bytes),
+            _met(document, lever),
+            work_cell(lever),
         )
         for lever in document.options
-    ]  # fmt: skip
-    columns = [("", "left"), ("lever", "left"), ("arena", "right"), ("in all", "right"),
-               ("", "right"), ("extra work", "right")]  # fmt: skip
+    ]
+    columns = [
+        ("", "left"),
+        ("lever", "left"),
+        ("arena", "right"),
+        ("in all", "right"),
+        ("", "right"),
+        ("extra work", "right"),
+    ]
     body: list[RenderableType] = [
         Text(document.model, "bold"),
         *map(Text, told_lines(document.loss, document.optimizer)),
         Text(clean(document.answer), "green" if document.fits else "red"),
-        *([Text(clean(document.plan_answer), "green" if document.plan_fits else "red")]
-          if document.plan_answer else []),
-        "", plain_table(columns, rows), "",
+        *(
+            [Text(clean(document.plan_answer), "green" if document.plan_fits else "red")]
+            if document.plan_answer
+            else []
+        ),
+        "",
+        plain_table(columns, rows),
+        "",
         Text(f"in all: {terms(document.total)}"),
         Text(_bound(document)),
         Text(batch_line("largest batch that fits", document)),
         Text(f"the plan: peakfold plan MODEL {document.plan_flags}".rstrip()),
-    ]  # fmt: skip
+    ]
     body += [*map(Text, document.notes), *reasons(document.options)]
     body += cut_note(document.search != "complete")
     body.append(Text("* part of the recommended plan. Every figure is a real plan's."))
@@ -138,8 +177,10 @@ def fit_text(document: FitDocument, *, width: int, color: bool) -> str:
 def _bound(document: FitDocument) -> str:
     if document.bound_bytes is None:
         return "not proven: shapes or ops of the model are doubtful, as noted"
-    return ("proven: no order and no layout of the unchanged network has a smaller arena than "
-            f"{format_bytes(document.bound_bytes)}")  # fmt: skip
+    return (
+        "proven: no order and no layout of the unchanged network has a smaller arena than "
+        f"{format_bytes(document.bound_bytes)}"
+    )
 
 
 def _met(document: FitDocument, lever: LeverRecord) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def fit_training(
     spec: str, options: StepOptions, have: int, dims: Mapping[str, int], device: Device | None
-) -> TrainingFitDocument:  # fmt: skip
+) -> TrainingFitDocument:
     """Whether a training step fits; every row is a capture, nothing is extrapolated.
 
     Args:
@@ -61,19 +61,27 @@ def fit_training(
             continue  # nothing of the kind is there to change
         found = fit.room(changed, lever.options, have)
         takes = found.fits and not best.fits
-        rows.append(_row(lever.what, found.need, before.extra(base, lever), fits=found.fits,
-                         applied=takes))  # fmt: skip
+        rows.append(
+            _row(lever.what, found.need, before.extra(base, lever), fits=found.fits, applied=takes)
+        )
         best = found if takes else best
         if lever.whole and found.fits:
             break  # smaller parts fit, too, and cost more
     rest = {key: value for key, value in dims.items() if key != name}
     most = fit.largest_batch(example, options, have, rest) if name else None
     return TrainingFitDocument(
-        schema=schema_name("fit-training"), model=spec, notes=list(steps.notes),
+        schema=schema_name("fit-training"),
+        model=spec,
+        notes=list(steps.notes),
         **taken(steps, keep_result=options.keep_result),
-        device=None if device is None else device.name, fits=best.fits, need_bytes=best.need,
-        have_bytes=have, largest_batch=most, batch_note=note, options=rows,
-    )  # fmt: skip
+        device=None if device is None else device.name,
+        fits=best.fits,
+        need_bytes=best.need,
+        have_bytes=have,
+        largest_batch=most,
+        batch_note=note,
+        options=rows,
+    )
 
 
 def _batch(example: Example) -> tuple[str, str]:
@@ -116,9 +124,14 @@ def _same(one: Steps, two: Steps) -> bool:
 
 def _row(what: str, need: int, added: Extra, *, fits: bool, applied: bool) -> TrainingLever:
     return TrainingLever(
-        what=what, peak_bytes=need, fits=fits, extra_flops=added.flops,
-        extra_time_s=added.time_s, why_unknown=added.why, applied=applied,
-    )  # fmt: skip
+        what=what,
+        peak_bytes=need,
+        fits=fits,
+        extra_flops=added.flops,
+        extra_time_s=added.time_s,
+        why_unknown=added.why,
+        applied=applied,
+    )
 
 
 def fit_training_text(document: TrainingFitDocument, *, width: int, color: bool) -> str:
@@ -126,22 +139,34 @@ def fit_training_text(document: TrainingFitDocument, *, width: int, color: bool)
     have = document.have_bytes
     rows = [
         (
-            "*" if lever.applied else "", lever.what, format_bytes(lever.peak_bytes),
+            "*" if lever.applied else "",
+            lever.what,
+            format_bytes(lever.peak_bytes),
             "fits" if lever.fits else f"+{format_bytes(lever.peak_bytes - have)}",
             work_cell(lever),
         )
         for lever in document.options
-    ]  # fmt: skip
-    columns = [("", "left"), ("lever, each alone", "left"), ("needs", "right"), ("", "right"),
-               ("extra work", "right")]  # fmt: skip
+    ]
+    columns = [
+        ("", "left"),
+        ("lever, each alone", "left"),
+        ("needs", "right"),
+        ("", "right"),
+        ("extra work", "right"),
+    ]
     verdict = "fits" if document.fits else "does not fit"
     body: list[RenderableType] = [
-        Text(document.model, "bold"), *map(Text, (*first_lines(document), *document.notes)),
-        Text(f"{verdict}: needs {format_bytes(document.need_bytes)} of {format_bytes(have)}",
-             "green" if document.fits else "red"),
-        "", plain_table(columns, rows), "",
+        Text(document.model, "bold"),
+        *map(Text, (*first_lines(document), *document.notes)),
+        Text(
+            f"{verdict}: needs {format_bytes(document.need_bytes)} of {format_bytes(have)}",
+            "green" if document.fits else "red",
+        ),
+        "",
+        plain_table(columns, rows),
+        "",
         Text(batch_line("largest batch as it is", document)),
         Text("Every figure is a step run on tensors without memory; times are roofline bounds."),
         *reasons(document.options),
-    ]  # fmt: skip
+    ]
     return render(body, width=width, color=color)

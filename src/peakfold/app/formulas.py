@@ -38,11 +38,17 @@ _FIGURES: dict[str, tuple[str, Callable[[Total], int | None], tuple[str, ...]]] 
     "macs": ("MACs", lambda total: total.macs, ("macs",)),
     "flops": ("FLOPs", lambda total: total.flops, ("macs", "other_ops")),
     "bytes_moved": ("memory access, bytes", lambda total: total.bytes_moved, ("read", "written")),
-    "fused_bytes_moved": ("memory access fused, bytes", lambda total: total.figures.fused_bytes,
-                          ("fused_read", "fused_written")),
-    "activation_elements": ("activation elements", lambda total: total.figures.elements,
-                            ("elements",)),
-}  # fmt: skip
+    "fused_bytes_moved": (
+        "memory access fused, bytes",
+        lambda total: total.figures.fused_bytes,
+        ("fused_read", "fused_written"),
+    ),
+    "activation_elements": (
+        "activation elements",
+        lambda total: total.figures.elements,
+        ("elements",),
+    ),
+}
 
 
 def formulas(
@@ -75,11 +81,16 @@ def formulas(
 
     best = _best(dims, count)
     return FormulasDocument(
-        schema=schema_name("formulas"), model=Path(path).name, format=graph.source or "pf",
-        dims=list(dims), multiple_of=best.step, points=list(best.points),
-        checked=[list(check) for check in best.checks], totals=best.records,
+        schema=schema_name("formulas"),
+        model=Path(path).name,
+        format=graph.source or "pf",
+        dims=list(dims),
+        multiple_of=best.step,
+        points=list(best.points),
+        checked=[list(check) for check in best.checks],
+        totals=best.records,
         notes=list(graph.notes),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +154,19 @@ def _record(
         found = interpolate(dims, points, [known[at] for at in grid(points, len(dims))])
         if any(found.at(at) != known[at] for at in checks):
             found, why_not = None, f"no polynomial of degree {DEGREE} or less agrees"
-    terms = None if found is None else [
-        FormulaTerm(coefficient=str(factor), powers={d: p for d, p in zip(dims, powers,
-                                                                          strict=True) if p})
-        for powers, factor in found.terms.items()
-    ]  # fmt: skip
+    terms = (
+        None
+        if found is None
+        else [
+            FormulaTerm(
+                coefficient=str(factor),
+                powers={d: p for d, p in zip(dims, powers, strict=True) if p},
+            )
+            for powers, factor in found.terms.items()
+        ]
+    )
     text = None if found is None else str(found)
-    return FormulaRecord(
-        name=name, formula=text, terms=terms, lower_bound=lower, why_not=why_not
-    )  # fmt: skip
+    return FormulaRecord(name=name, formula=text, terms=terms, lower_bound=lower, why_not=why_not)
 
 
 def formulas_text(document: FormulasDocument, *, width: int, color: bool) -> str:
@@ -175,9 +190,14 @@ def formulas_text(document: FormulasDocument, *, width: int, color: bool) -> str
         said += f"{checks} lie on no such polynomial."
     bind = " ".join(f"--dim {name}=N" for name in document.dims)
     body: list[RenderableType] = [
-        title, "", table, "", Text(said), *(Text(clean(note)) for note in document.notes),
+        title,
+        "",
+        table,
+        "",
+        Text(said),
+        *(Text(clean(note)) for note in document.notes),
         Text(f"Next: peakfold inspect MODEL {clean(bind)} tells everything at a number.", "dim"),
-    ]  # fmt: skip
+    ]
     return render(body, width=width, color=color)
 
 

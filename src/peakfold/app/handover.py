@@ -69,10 +69,13 @@ def arena_figures(data: bytes) -> dict[str, Any]:
     unknown = found[WHEEL].unknown
     totals = {build: None if unknown else arena.total for build, arena in found.items()}
     return {
-        "total_bytes": totals[WHEEL], "total_bytes_device": totals[DEVICE64],
-        "total_bytes_32bit": totals[DEVICE32], "total_at_least_bytes": found[WHEEL].total,
-        "tail_unknown": list(unknown), "flash_bytes": len(data),
-    }  # fmt: skip
+        "total_bytes": totals[WHEEL],
+        "total_bytes_device": totals[DEVICE64],
+        "total_bytes_32bit": totals[DEVICE32],
+        "total_at_least_bytes": found[WHEEL].total,
+        "tail_unknown": list(unknown),
+        "flash_bytes": len(data),
+    }
 
 
 def verify_file(model: str | Path) -> VerifyReport:
@@ -84,8 +87,9 @@ def verify_file(model: str | Path) -> VerifyReport:
     """
     path = Path(model)
     if path.suffix != ".tflite":
-        raise UsageError("only a .tflite file carries a layout", where=str(path),
-                         hint="name a plan")  # fmt: skip
+        raise UsageError(
+            "only a .tflite file carries a layout", where=str(path), hint="name a plan"
+        )
     file_size(path)
     from peakfold.runtimes.tflite.file_judge import judge_file
 

@@ -98,8 +98,12 @@ def inspect(
         UsageError: an unknown target, device, option or name.
         ModelError: the model cannot be read, or a size is not known.
     """
-    for name, given in (("fold", fold), ("fold_weights", fold_weights), ("lint", lint),
-                        ("sparsity", sparsity)):  # fmt: skip
+    for name, given in (
+        ("fold", fold),
+        ("fold_weights", fold_weights),
+        ("lint", lint),
+        ("sparsity", sparsity),
+    ):
         flag(given, name)
     loaded = loaded_from(model, dims, shapes)
     rules = load_target(target)
@@ -125,15 +129,20 @@ def inspect(
         raise UsageError("a time needs a device", hint="name one: --device t4")
     taken = None if device is None else _timing(graph, counts, device, precision)
     return InspectReport(
-        facts, found, counts, strangers, graph.notes, taken, measured_s, batches,
+        facts,
+        found,
+        counts,
+        strangers,
+        graph.notes,
+        taken,
+        measured_s,
+        batches,
         _extras(loaded, graph, counts, lint=lint, sparsity=sparsity),
         graph.doubts,
-    )  # fmt: skip
+    )
 
 
-def _timing(
-    graph: Graph, counts: Cost, device: str | Device, precision: str | None
-) -> Timing:  # fmt: skip
+def _timing(graph: Graph, counts: Cost, device: str | Device, precision: str | None) -> Timing:
     from peakfold.analysis.time.timing import timing
 
     chip = device if isinstance(device, Device) else load_device(device)
@@ -236,8 +245,10 @@ def _captured(model: object) -> Graph:
                 made.module, made.args, made.kwargs, dynamic=made.dynamic, route=made.route
             )
         if isinstance(made, torch.nn.Module):
-            raise UsageError(f"the module {type(made).__name__!r} comes without inputs",
-                             hint="pass (module, (input, ...)), or an Example")  # fmt: skip
+            raise UsageError(
+                f"the module {type(made).__name__!r} comes without inputs",
+                hint="pass (module, (input, ...)), or an Example",
+            )
     raise UsageError(
         f"a {type(model).__name__} is no model",
         hint="pass a path, a graph, what peakfold.load returned, or (torch module, inputs)",

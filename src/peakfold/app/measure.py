@@ -51,9 +51,13 @@ class MeasureReport:
         """A table of before and after, and what the comparison covered."""
         found = self.document
         rows: list[list[object]] = [
-            ["arena head" if found.runtime == "tflm" else "arena", found.before_bytes,
-             found.planned_bytes, found.after_bytes]
-        ]  # fmt: skip
+            [
+                "arena head" if found.runtime == "tflm" else "arena",
+                found.before_bytes,
+                found.planned_bytes,
+                found.after_bytes,
+            ]
+        ]
         if found.before_arena_bytes is not None:
             rows.append(
                 [
@@ -149,15 +153,19 @@ def measure(
     loaded = load(path)
     if plan is None:
         options = PlanOptions(
-            target="tflm", order="best" if order == "best" else "file",
-            fold_weights=fold_weights, time_limit=time_limit,
-        )  # fmt: skip
+            target="tflm",
+            order="best" if order == "best" else "file",
+            fold_weights=fold_weights,
+            time_limit=time_limit,
+        )
         record = make_plan(loaded.graph, options, loaded.bindings).plan
     else:
         record = plan_of(plan)
         if record.target == "tflm-cmsis":
-            raise InvalidPlan("the interpreter here has no CMSIS-NN kernels",
-                              hint="measure on the board, or plan with --target tflm")  # fmt: skip
+            raise InvalidPlan(
+                "the interpreter here has no CMSIS-NN kernels",
+                hint="measure on the board, or plan with --target tflm",
+            )
     must_pass(verify_plan(loaded.graph, record), str(path))
     applied = apply_plan(path, loaded.graph, record)
     must_pass([judged(applied.data)], str(path))
@@ -169,12 +177,19 @@ def measure(
         planned = record.arena_bytes if applied.obeys and applied.whole else applied.head
     return MeasureReport(
         MeasureDocument(
-            schema=schema_name("measure"), runtime=runtime, before_bytes=found.before,
-            planned_bytes=planned, after_bytes=found.after,
+            schema=schema_name("measure"),
+            runtime=runtime,
+            before_bytes=found.before,
+            planned_bytes=planned,
+            after_bytes=found.after,
             obeyed=None if planned is None else found.after == planned,
-            outputs_equal=found.outputs_equal, outputs_vary=found.outputs_vary, runs=found.runs,
-            tensors=found.tensors, tensors_equal=found.tensors_equal,
-            before_arena_bytes=found.before_total, after_arena_bytes=found.after_total,
+            outputs_equal=found.outputs_equal,
+            outputs_vary=found.outputs_vary,
+            runs=found.runs,
+            tensors=found.tensors,
+            tensors_equal=found.tensors_equal,
+            before_arena_bytes=found.before_total,
+            after_arena_bytes=found.after_total,
             tail_bytes=found.tail,
             predicted_arena_bytes=(
                 None if found.arena is None or found.arena.unknown else found.arena.total
@@ -187,4 +202,4 @@ def measure(
                 for c in found.controls
             ],
         )
-    )  # fmt: skip
+    )

@@ -77,6 +77,11 @@ def measure_scratch(model: str | Path, *, runtime: str = "tflm") -> ProfileRepor
     ]
     version = metadata.version("tflite-micro")
     return ProfileReport(
-        Profile(schema=SCHEMA, target="tflm", runtime=f"tflite-micro {version}", model=path.name,
-                ops=ops)
-    )  # fmt: skip
+        Profile(
+            schema=SCHEMA,
+            target="tflm",
+            runtime=f"tflite-micro {version}",
+            model=path.name,
+            ops=ops,
+        )
+    )

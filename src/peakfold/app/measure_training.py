@@ -31,7 +31,7 @@ DEVICES: Final = ("cpu", "cuda")
 
 def measure_document(
     spec: str, options: StepOptions, device: str | None = None, allocator: Allocator | None = None
-) -> MeasureTrainingDocument:  # fmt: skip
+) -> MeasureTrainingDocument:
     """Predict and really run two training steps.
 
     Args:
@@ -66,15 +66,22 @@ def measure_document(
     why = "as asked" if device else "where the example's tensors are"
     steps = (found.first, found.steady)
     return MeasureTrainingDocument(
-        schema=schema_name("measure-training"), runtime="torch", model=spec,
+        schema=schema_name("measure-training"),
+        runtime="torch",
+        model=spec,
         **taken(found.predicted, keep_result=options.keep_result),
-        notes=[*found.predicted.notes, f"measured on {chosen}, {why}"], before_bytes=None,
-        planned_bytes=found.steady.predicted_scratch, after_bytes=found.steady.allocator,
-        obeyed=all(close(step, example.route) for step in steps), outputs_equal=None, device=chosen,
+        notes=[*found.predicted.notes, f"measured on {chosen}, {why}"],
+        before_bytes=None,
+        planned_bytes=found.steady.predicted_scratch,
+        after_bytes=found.steady.allocator,
+        obeyed=all(close(step, example.route) for step in steps),
+        outputs_equal=None,
+        device=chosen,
         predicted_context_bytes=None if found.outside is None else options.rules.context_bytes,
-        context_bytes=found.outside, first=measured_record(found.first),
+        context_bytes=found.outside,
+        first=measured_record(found.first),
         steady=measured_record(found.steady),
-    )  # fmt: skip
+    )
 
 
 def _home(example: Example) -> str:
@@ -111,17 +118,23 @@ def measured_record(step: StepMeasurement) -> MeasuredStep:
     predicted, measured = step.reserved or (None, None)
     phases = {
         name: DevicePhase(
-            predicted_allocated_bytes=one.allocated, allocated_bytes=two.allocated,
-            predicted_reserved_bytes=one.reserved, reserved_bytes=two.reserved,
+            predicted_allocated_bytes=one.allocated,
+            allocated_bytes=two.allocated,
+            predicted_reserved_bytes=one.reserved,
+            reserved_bytes=two.reserved,
         )
         for name, (one, two) in step.device.items()
-    }  # fmt: skip
+    }
     return MeasuredStep(
-        predicted_bytes=step.predicted, tensor_bytes=step.tensors,
-        predicted_with_scratch_bytes=step.predicted_scratch, allocator_bytes=step.allocator,
-        predicted_reserved_bytes=predicted, reserved_bytes=measured, phases=dict(step.phases),
+        predicted_bytes=step.predicted,
+        tensor_bytes=step.tensors,
+        predicted_with_scratch_bytes=step.predicted_scratch,
+        allocator_bytes=step.allocator,
+        predicted_reserved_bytes=predicted,
+        reserved_bytes=measured,
+        phases=dict(step.phases),
         device_phases=phases or None,
-    )  # fmt: skip
+    )
 
 
 def measure_text(document: MeasureTrainingDocument, *, width: int, color: bool) -> str:
@@ -129,12 +142,15 @@ def measure_text(document: MeasureTrainingDocument, *, width: int, color: bool) 
     steps = [("first step", document.first), ("steady step", document.steady)]
     beside = []
     if document.predicted_context_bytes is not None and document.context_bytes is not None:
-        beside = [_row("beside the allocator", document.predicted_context_bytes,
-                       document.context_bytes)]  # fmt: skip
+        beside = [
+            _row("beside the allocator", document.predicted_context_bytes, document.context_bytes)
+        ]
     body: list[RenderableType] = [
-        Text(document.model, "bold"), *map(Text, (*first_lines(document), *document.notes)), "",
+        Text(document.model, "bold"),
+        *map(Text, (*first_lines(document), *document.notes)),
+        "",
         *measured_table(steps, beside, obeyed=document.obeyed),
-    ]  # fmt: skip
+    ]
     return render(body, width=width, color=color)
 
 
@@ -145,23 +161,38 @@ def measured_table(
     rows = []
     for name, step in steps:
         rows.append(_row(f"{name}, tensors", step.predicted_bytes, step.tensor_bytes))
-        rows.append(_row(f"{name}, allocations", step.predicted_with_scratch_bytes,
-                         step.allocator_bytes))  # fmt: skip
+        rows.append(
+            _row(f"{name}, allocations", step.predicted_with_scratch_bytes, step.allocator_bytes)
+        )
         if step.predicted_reserved_bytes is not None and step.reserved_bytes is not None:
-            rows.append(_row(f"{name}, segments", step.predicted_reserved_bytes,
-                             step.reserved_bytes))  # fmt: skip
+            rows.append(
+                _row(f"{name}, segments", step.predicted_reserved_bytes, step.reserved_bytes)
+            )
         for phase, found in (step.device_phases or {}).items():
-            rows.append(_row(f"  {phase}, allocations", found.predicted_allocated_bytes,
-                             found.allocated_bytes))  # fmt: skip
-            rows.append(_row(f"  {phase}, segments", found.predicted_reserved_bytes,
-                             found.reserved_bytes))  # fmt: skip
-    columns = [("highest of", "left"), ("predicted", "right"), ("measured", "right"),
-               ("off by", "right")]  # fmt: skip
+            rows.append(
+                _row(
+                    f"  {phase}, allocations",
+                    found.predicted_allocated_bytes,
+                    found.allocated_bytes,
+                )
+            )
+            rows.append(
+                _row(f"  {phase}, segments", found.predicted_reserved_bytes, found.reserved_bytes)
+            )
+    columns = [
+        ("highest of", "left"),
+        ("predicted", "right"),
+        ("measured", "right"),
+        ("off by", "right"),
+    ]
     return [
-        plain_table(columns, [*rows, *more]), "",
-        Text("the prediction holds" if obeyed else "the prediction is off",
-             "green" if obeyed else "red"),
-    ]  # fmt: skip
+        plain_table(columns, [*rows, *more]),
+        "",
+        Text(
+            "the prediction holds" if obeyed else "the prediction is off",
+            "green" if obeyed else "red",
+        ),
+    ]
 
 
 def _row(what: str, predicted: int, measured: int) -> tuple[str, ...]:

@@ -62,11 +62,14 @@ def spread(problem: Problem, banks: str, **effort: Any) -> PackAnswer:  # noqa: 
     counts = np.bincount(found.bank, minlength=len(given)).tolist()
     rows = [
         BankRecord(
-            name=bank.name, capacity_bytes=bank.capacity, cost=bank.cost, height_bytes=height,
+            name=bank.name,
+            capacity_bytes=bank.capacity,
+            cost=bank.cost,
+            height_bytes=height,
             buffers=count,
         )
         for bank, height, count in zip(given, found.heights, counts, strict=True)
-    ]  # fmt: skip
+    ]
     document = PackDocument(
         schema=schema_name("pack"), buffers=problem.buffers, capacity_bytes=None,
         height_bytes=None, lower_bound_bytes=None, gap=None, optimal=False, status=SOLVED,
@@ -77,9 +80,13 @@ def spread(problem: Problem, banks: str, **effort: Any) -> PackAnswer:  # noqa: 
 
 
 def stay(
-    problem: Problem, old: Table, *, capacity: int | None, max_moves: int | None,
+    problem: Problem,
+    old: Table,
+    *,
+    capacity: int | None,
+    max_moves: int | None,
     **effort: Any,  # noqa: ANN401 - passed on
-) -> PackAnswer:  # fmt: skip
+) -> PackAnswer:
     """Near an old packing, buffers matched by id; `timeout` if that takes too many moves.
 
     More keyword arguments are those of `replan`.
@@ -103,9 +110,14 @@ def stay(
     missing = 0 if capacity is None else max(packing.height - capacity, 0)
     few = max_moves is None or len(moved) <= max_moves
     verdict = Verdict(
-        SOLVED if few and not missing else TIMEOUT, packing, packing.lower_bound, capacity,
-        missing, None, monotonic() - began,
-    )  # fmt: skip
+        SOLVED if few and not missing else TIMEOUT,
+        packing,
+        packing.lower_bound,
+        capacity,
+        missing,
+        None,
+        monotonic() - began,
+    )
     names = [problem.name(b) for b in moved]
     return PackAnswer(_document(problem, verdict, names), packing.offsets)
 
@@ -113,22 +125,33 @@ def stay(
 def _document(problem: Problem, found: Verdict, moved: list[str] | None = None) -> PackDocument:
     best = found.packing
     return PackDocument(
-        schema=schema_name("pack"), buffers=problem.buffers, capacity_bytes=found.capacity,
-        height_bytes=None if best is None else best.height, lower_bound_bytes=found.bound,
-        gap=found.gap, optimal=best is not None and best.optimal, status=found.status,
-        missing_bytes=found.missing, strategy=None if best is None else best.strategy,
-        seconds=round(found.seconds, 3), culprits=_culprits(problem, found.culprits), moved=moved,
+        schema=schema_name("pack"),
+        buffers=problem.buffers,
+        capacity_bytes=found.capacity,
+        height_bytes=None if best is None else best.height,
+        lower_bound_bytes=found.bound,
+        gap=found.gap,
+        optimal=best is not None and best.optimal,
+        status=found.status,
+        missing_bytes=found.missing,
+        strategy=None if best is None else best.strategy,
+        seconds=round(found.seconds, 3),
+        culprits=_culprits(problem, found.culprits),
+        moved=moved,
         search="complete" if best is None else best.search,
-    )  # fmt: skip
+    )
 
 
 def _culprits(problem: Problem, found: Culprits | None) -> CulpritsRecord | None:
     if found is None:
         return None
     return CulpritsRecord(
-        buffers=[problem.name(b) for b in found.buffers], bound_bytes=found.bound,
-        irreducible=found.irreducible, reason=found.reason, time=found.time,
-    )  # fmt: skip
+        buffers=[problem.name(b) for b in found.buffers],
+        bound_bytes=found.bound,
+        irreducible=found.irreducible,
+        reason=found.reason,
+        time=found.time,
+    )
 
 
 def pack_text(answer: PackDocument, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:

@@ -73,16 +73,21 @@ def _interpreter(path: Path, graph: Graph, options: PlanOptions) -> Runtime:
     as_is = parse_model(path.read_bytes()) if as_is is None else as_is
     own, unknown = _arena_of(as_is, options.target)
     known = Runtime(
-        own=own.head, file=flash(recipe) if options.fold_weights else file_size(path),
+        own=own.head,
+        file=flash(recipe) if options.fold_weights else file_size(path),
         flash=lambda asked: flash(recipe_of(asked)),
-    )  # fmt: skip
+    )
     if options.target != "tflm":
-        return replace(known, notes=("What the interpreter keeps beside the arena with these "
-                                     "kernels is not known.",))  # fmt: skip
+        return replace(
+            known,
+            notes=("What the interpreter keeps beside the arena with these kernels is not known.",),
+        )
     narrow = _arena_of(as_is, options.target, DEVICE32)[0]
-    notes = [f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
-             "reference kernels; bands of rows add to it). A device's 32-bit build keeps "
-             f"{format_bytes(narrow.tail)} (predicted, not run)."]  # fmt: skip
+    notes = [
+        f"The interpreter keeps {format_bytes(own.tail)} beside the arena (8-byte pointers, "
+        "reference kernels; bands of rows add to it). A device's 32-bit build keeps "
+        f"{format_bytes(narrow.tail)} (predicted, not run)."
+    ]
     if own.starting > own.head + own.tail:
         notes.append(f"To start it takes {format_bytes(own.starting)}, more than to run.")
     doubts = [f"what {name} takes" for name in dict.fromkeys((*unknown, *file_of(recipe)[1]))]
@@ -93,7 +98,7 @@ def _interpreter(path: Path, graph: Graph, options: PlanOptions) -> Runtime:
         notes.append(f"What {', '.join(unknown)} takes of the arena is not known.")
     return replace(
         known, own_whole=own.total, whole=whole, notes=tuple(notes), unknown=tuple(doubts)
-    )  # fmt: skip
+    )
 
 
 def _arena_of(model: Model, target: str, build: str | None = None) -> tuple[Arena, tuple[str, ...]]:
@@ -144,8 +149,9 @@ def advice(loaded: Loaded, options: PlanOptions) -> list[str]:
     except PeakfoldError:
         return [f"What TensorFlow Lite Micro takes for this file is not known here: {how}"]
     least = "at least " if _doubtful(model, scratch, found) else ""
-    return [f"TensorFlow Lite Micro takes {least}{format_bytes(found.total)} for this file today: "
-            f"{how}"]  # fmt: skip
+    return [
+        f"TensorFlow Lite Micro takes {least}{format_bytes(found.total)} for this file today: {how}"
+    ]
 
 
 def _halves(graph: Graph) -> bool:

@@ -68,9 +68,14 @@ class TrainingReport:
 
 
 def plan_training(
-    spec: str, options: StepOptions, plan_options: PlanOptions, dims: Mapping[str, int],
-    device: Device | None = None, *, joint: bool = False,
-) -> TrainingReport:  # fmt: skip
+    spec: str,
+    options: StepOptions,
+    plan_options: PlanOptions,
+    dims: Mapping[str, int],
+    device: Device | None = None,
+    *,
+    joint: bool = False,
+) -> TrainingReport:
     """Capture a training step and plan it.
 
     Args:
@@ -102,15 +107,21 @@ def plan_training(
         count, why = (1, []) if found.fits else _devices(example, options, have, found.need, dims)
         notes = [*notes, *why]
     document = TrainingDocument(
-        schema=schema_name("training"), model=spec, notes=[*steps.notes, *graph.notes, *notes],
+        schema=schema_name("training"),
+        model=spec,
+        notes=[*steps.notes, *graph.notes, *notes],
         **taken(steps, keep_result=options.keep_result),
-        first=step_record(steps.first), steady=step_record(steps.steady),
+        first=step_record(steps.first),
+        steady=step_record(steps.steady),
         cuda=None if options.rules.caching is None else _allocator(steps, options),
-        device=None if device is None else device.name, have_bytes=have,
+        device=None if device is None else device.name,
+        have_bytes=have,
         need_bytes=None if found is None else found.need,
-        fits=None if found is None else found.fits, devices=count,
-        summary=result.summary, plan=result.plan,
-    )  # fmt: skip
+        fits=None if found is None else found.fits,
+        devices=count,
+        summary=result.summary,
+        plan=result.plan,
+    )
     return TrainingReport(document, steps, result)
 
 
@@ -173,10 +184,13 @@ def step_record(run: Run) -> TrainingStep:
     """A run's figures, as documents have them."""
     by_scope = run.at_peak("scope")
     return TrainingStep(
-        peak_bytes=run.peak, static_bytes=run.static_bytes,
-        dynamic_bytes=run.peak - run.static_bytes, phases=run.phase_peaks(),
-        at_peak_by_role=run.at_peak("role"), at_peak_by_scope=by_scope,
-    )  # fmt: skip
+        peak_bytes=run.peak,
+        static_bytes=run.static_bytes,
+        dynamic_bytes=run.peak - run.static_bytes,
+        phases=run.phase_peaks(),
+        at_peak_by_role=run.at_peak("role"),
+        at_peak_by_scope=by_scope,
+    )
 
 
 def _allocator(steps: Steps, options: StepOptions) -> AllocatorRecord:
@@ -190,9 +204,11 @@ def _allocator(steps: Steps, options: StepOptions) -> AllocatorRecord:
         allocated_bytes=max(f.allocated for f in plain),
         reserved_bytes=max(f.reserved for f in plain),
         expandable_reserved_bytes=max(f.reserved for f in growing),
-        library_bytes=libraries, context_bytes=options.rules.context_bytes,
-        verified=not doubtful, unverified=doubtful,
-    )  # fmt: skip
+        library_bytes=libraries,
+        context_bytes=options.rules.context_bytes,
+        verified=not doubtful,
+        unverified=doubtful,
+    )
 
 
 def training_text(document: TrainingDocument, *, width: int, color: bool) -> str:
@@ -207,23 +223,32 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
         Text(document.model, "bold"),
         *map(Text, (*first_lines(document), *document.notes)),
         "",
-        Text(f"a steady step needs {format_bytes(steady.peak_bytes)}: "
-             f"{format_bytes(steady.static_bytes)} static, "
-             f"{format_bytes(steady.dynamic_bytes)} dynamic at the peak"),
-        "", plain_table(columns, phases), *peak_tables(steady), "",
-        Text(f"one planned arena would take {format_bytes(document.summary.arena_bytes)} beside "
-             f"static memory (bound {format_bytes(document.summary.lower_bound_bytes)}); run op by "
-             f"op it takes {format_bytes(steady.dynamic_bytes)}"),
-    ]  # fmt: skip
+        Text(
+            f"a steady step needs {format_bytes(steady.peak_bytes)}: "
+            f"{format_bytes(steady.static_bytes)} static, "
+            f"{format_bytes(steady.dynamic_bytes)} dynamic at the peak"
+        ),
+        "",
+        plain_table(columns, phases),
+        *peak_tables(steady),
+        "",
+        Text(
+            f"one planned arena would take {format_bytes(document.summary.arena_bytes)} beside "
+            f"static memory (bound {format_bytes(document.summary.lower_bound_bytes)}); run op by "
+            f"op it takes {format_bytes(steady.dynamic_bytes)}"
+        ),
+    ]
     if document.cuda is not None:
         cuda = document.cuda
         body.append(
-            Text(f"caching allocator: {format_bytes(cuda.allocated_bytes)} allocated, "
-                 f"{format_bytes(cuda.reserved_bytes)} reserved "
-                 f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
-                 f"workspaces of libraries among them {format_bytes(cuda.library_bytes)}; "
-                 f"context {format_bytes(cuda.context_bytes)}; {_confirmed(cuda)}")
-        )  # fmt: skip
+            Text(
+                f"caching allocator: {format_bytes(cuda.allocated_bytes)} allocated, "
+                f"{format_bytes(cuda.reserved_bytes)} reserved "
+                f"({format_bytes(cuda.expandable_reserved_bytes)} with expandable segments), "
+                f"workspaces of libraries among them {format_bytes(cuda.library_bytes)}; "
+                f"context {format_bytes(cuda.context_bytes)}; {_confirmed(cuda)}"
+            )
+        )
     if document.fits is not None and document.have_bytes is not None:
         verdict = "fits" if document.fits else "does not fit"
         need = format_bytes(document.need_bytes or 0)
@@ -238,11 +263,17 @@ def training_text(document: TrainingDocument, *, width: int, color: bool) -> str
 def peak_tables(step: TrainingStep) -> list[RenderableType]:
     """Who is alive at the peak, by role and by module."""
     return [
-        "", plain_table([("at the peak", "left"), ("bytes", "right"), ("share", "right")],
-                        _shares(step.at_peak_by_role, step.peak_bytes)),
-        "", plain_table([("made in module", "left"), ("bytes", "right"), ("share", "right")],
-                        _shares(step.at_peak_by_scope, step.peak_bytes)[:_SCOPES]),
-    ]  # fmt: skip
+        "",
+        plain_table(
+            [("at the peak", "left"), ("bytes", "right"), ("share", "right")],
+            _shares(step.at_peak_by_role, step.peak_bytes),
+        ),
+        "",
+        plain_table(
+            [("made in module", "left"), ("bytes", "right"), ("share", "right")],
+            _shares(step.at_peak_by_scope, step.peak_bytes)[:_SCOPES],
+        ),
+    ]
 
 
 def _confirmed(cuda: AllocatorRecord) -> str:

@@ -25,9 +25,15 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 @opt.force_option
 @opt.quiet_option
 def command(
-    model: str, plan: str | None, to: str, output: str, fold_weights: bool, as_json: bool,
-    force: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    plan: str | None,
+    to: str,
+    output: str,
+    fold_weights: bool,
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+) -> int:
     """Write PLAN into a copy of MODEL, or into a header, once the judges have passed it.
 
     Operators are reordered, offsets are written into the file, everything else is kept. Without

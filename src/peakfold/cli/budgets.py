@@ -10,12 +10,19 @@ from peakfold.cli.options import Size, stack
 from peakfold.errors import UsageError
 
 budget_options = stack(
-    click.option("--budget", type=Size(), help="Bytes there are for everything: weights, inputs, "
-                 "scratch and runtime included. Exit with 3 when more is needed."),
+    click.option(
+        "--budget",
+        type=Size(),
+        help="Bytes there are for everything: weights, inputs, "
+        "scratch and runtime included. Exit with 3 when more is needed.",
+    ),
     click.option("--arena-budget", type=Size(), help="Bytes there are for the arena alone."),
-    click.option("--flash", type=Size(),
-                 help="Bytes of flash there are for the model, where the target has flash."),
-)  # fmt: skip
+    click.option(
+        "--flash",
+        type=Size(),
+        help="Bytes of flash there are for the model, where the target has flash.",
+    ),
+)
 
 
 def only_budget(flags: dict[str, Any]) -> int | None:

@@ -61,10 +61,20 @@ if TYPE_CHECKING:
 @opt.force_option
 @opt.quiet_option
 def command(  # one parameter a flag
-    models: tuple[str, ...], dims: tuple[str, ...], shapes: tuple[str, ...], accuracy: str | None,
-    growth: str | None, era: float | None, chart: str | None, csv: str | None,
-    markdown: str | None, as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
-) -> int:  # fmt: skip
+    models: tuple[str, ...],
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    accuracy: str | None,
+    growth: str | None,
+    era: float | None,
+    chart: str | None,
+    csv: str | None,
+    markdown: str | None,
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+    **flags: Any,  # noqa: ANN401 - click's values
+) -> int:
     """Show MODELs side by side: parameters, MACs, FLOPs, memory access, planned peak, time.
 
     A model is a file (.onnx, .tflite, .pt2, .pf) or package.module:callable. A --dim that a model
@@ -82,11 +92,18 @@ def command(  # one parameter a flag
 
     with working("comparing", quiet=quiet):
         found = comparing.compare(
-            models, dims=dims, shapes=shapes, fold=not flags["no_fold"],
-            fold_weights=flags["fold_weights"], ops=flags["ops"], peak=not flags["no_peak"],
-            accuracy=accuracy, device=flags["device"], precision=flags["precision"],
+            models,
+            dims=dims,
+            shapes=shapes,
+            fold=not flags["no_fold"],
+            fold_weights=flags["fold_weights"],
+            ops=flags["ops"],
+            peak=not flags["no_peak"],
+            accuracy=accuracy,
+            device=flags["device"],
+            precision=flags["precision"],
             sparsity=flags["sparsity"],
-        )  # fmt: skip
+        )
         contents: dict[str, bytes] = {}
         if outputs.wants("csv"):
             contents["csv"] = compare_csv(found).encode()
@@ -102,9 +119,7 @@ def command(  # one parameter a flag
     return 0
 
 
-def _check(
-    models: tuple[str, ...], accuracy: str | None, chart: str | None, *, ops: bool
-) -> None:  # fmt: skip
+def _check(models: tuple[str, ...], accuracy: str | None, chart: str | None, *, ops: bool) -> None:
     if not models:
         raise click.UsageError("Missing argument 'MODEL...'.")
     if ops and len(models) != 2:
@@ -128,9 +143,12 @@ def _accuracy_chart(found: CompareDocument) -> Chart:
     from peakfold.reports.pictures.bubbles import accuracy_chart
 
     return accuracy_chart(
-        [(row.name, float(row.params), row.accuracy) for row in found.models
-         if row.accuracy is not None and row.params]
-    )  # fmt: skip
+        [
+            (row.name, float(row.params), row.accuracy)
+            for row in found.models
+            if row.accuracy is not None and row.params
+        ]
+    )
 
 
 def _svg(chart: Chart) -> bytes:

@@ -21,8 +21,5 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
     from peakfold.reports.text.device import devices_text
 
     document = devices_document(schema_name("devices"), names)
-    emit(
-        to_json(document) if as_json
-        else devices_text(document, width=width(), color=color())
-    )  # fmt: skip
+    emit(to_json(document) if as_json else devices_text(document, width=width(), color=color()))
     return 0

@@ -27,9 +27,14 @@ from peakfold.errors import DoesNotFit, UsageError
 @opt.json_option
 @opt.quiet_option
 def command(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], device: str | None,
-    as_json: bool, quiet: bool, **flags: Any,  # noqa: ANN401
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    device: str | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,  # noqa: ANN401
+) -> int:
     """Say whether MODEL fits, and which lever closes the gap, in the order of cost.
 
     Free levers first (offsets, sharing, order of ops), then bands of rows, which cost work, then
@@ -82,9 +87,15 @@ def command(
 
 
 def _training(
-    model: str, dims: tuple[str, ...], flags: dict[str, Any], step: dict[str, Any],
-    device: str | None, *, as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    flags: dict[str, Any],
+    step: dict[str, Any],
+    device: str | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """A training step of a torch module: levers and the largest batch, by real captures."""
     from peakfold.app.fit import room
     from peakfold.app.fit_training import fit_training, fit_training_text
@@ -102,9 +113,8 @@ def _training(
         bound = Bindings.parse(dims, ())
         document = fit_training(model, wanted, have, bound.dims, chip)
     emit(
-        to_json(document) if as_json
-        else fit_training_text(document, width=width(), color=color())
-    )  # fmt: skip
+        to_json(document) if as_json else fit_training_text(document, width=width(), color=color())
+    )
     if document.fits:
         return 0
     say_error(short_of("the model", document.need_bytes, document.have_bytes))

@@ -64,22 +64,28 @@ class PeakfoldGroup(click.Group):
             epilog=EPILOG,
             params=[
                 click.Option(
-                    ["--version"], is_flag=True, is_eager=True, expose_value=False,
-                    callback=_print_version, help="Print the version and exit.",
+                    ["--version"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_print_version,
+                    help="Print the version and exit.",
                 ),
                 traceback_option(),
             ],
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
             subcommand_metavar="VERB [ARGS]...",
-        )  # fmt: skip
+        )
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Verbs whose module is there, in the order a newcomer meets them."""
         return [verb for verb in VERBS if _exists(verb)]
 
     def get_command(
-        self, ctx: click.Context, cmd_name: str  # noqa: ARG002 - click's signature
-    ) -> click.Command | None:  # fmt: skip
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
         """Import one verb."""
         if cmd_name not in VERBS or not _exists(cmd_name):
             return None
@@ -133,8 +139,11 @@ class PeakfoldGroup(click.Group):
             return _failed(error)
 
     def main(  # type: ignore[override]  # click's has overloads by its standalone mode
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any  # noqa: ANN401 - click's
-    ) -> NoReturn:  # fmt: skip
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,  # noqa: ANN401 - click's
+    ) -> NoReturn:
         """Run and exit with the code of the outcome."""
         # Graphs and plans are millions of records without cycles: looking for some only costs.
         gc.set_threshold(500_000, 20, 20)
@@ -207,9 +216,13 @@ def _ascii() -> bool:
 def traceback_option() -> click.Option:
     """`--traceback`, before or after the verb."""
     return click.Option(
-        ["--traceback"], is_flag=True, expose_value=False, is_eager=True,
-        callback=_keep_traceback, help="Show where an internal error came from.",
-    )  # fmt: skip
+        ["--traceback"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_keep_traceback,
+        help="Show where an internal error came from.",
+    )
 
 
 def _keep_traceback(ctx: click.Context, _option: click.Parameter, value: bool) -> None:

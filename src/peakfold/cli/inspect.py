@@ -96,11 +96,19 @@ if TYPE_CHECKING:
 @opt.force_option
 @opt.quiet_option
 def command(  # one parameter a flag
-    model: str | None, layer: str | None, dims: tuple[str, ...], shapes: tuple[str, ...],
-    csv: str | None, markdown: str | None, roofline: str | None, strict: bool, as_json: bool,
+    model: str | None,
+    layer: str | None,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    csv: str | None,
+    markdown: str | None,
+    roofline: str | None,
+    strict: bool,
+    as_json: bool,
     force: bool,
-    quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
-) -> int:  # fmt: skip
+    quiet: bool,
+    **flags: Any,  # noqa: ANN401 - click's values
+) -> int:
     """Show what MODEL costs, and where its memory goes, by role and by op.
 
     MODEL is a file (.onnx, .tflite, .pt2, or .pf, peakfold's text form) or
@@ -128,13 +136,20 @@ def command(  # one parameter a flag
         choice = whole
     with working("reading the model", quiet=quiet):
         report = inspecting.inspect(
-            load(model, Bindings.parse(dims, shapes)), target=flags["target"],
-            fold=not flags["no_fold"], fold_weights=flags["fold_weights"],
-            device=flags["device"], precision=flags["precision"], measured_s=flags["measured"],
+            load(model, Bindings.parse(dims, shapes)),
+            target=flags["target"],
+            fold=not flags["no_fold"],
+            fold_weights=flags["fold_weights"],
+            device=flags["device"],
+            precision=flags["precision"],
+            measured_s=flags["measured"],
             batches=parse_batches(flags["batches"]),
-            causal=flags["causal"], batch=flags["batch"], trips=parse_trips(flags["trips"]),
-            lint=flags["lint"], sparsity=flags["sparsity"],
-        )  # fmt: skip
+            causal=flags["causal"],
+            batch=flags["batch"],
+            trips=parse_trips(flags["trips"]),
+            lint=flags["lint"],
+            sparsity=flags["sparsity"],
+        )
     contents = _contents(report, outputs, whole)  # what cannot be drawn fails before any text
     if as_json:
         emit(report.to_json(rate=choice.rate))
@@ -176,9 +191,14 @@ def _alone(flag: str, taken: set[str]) -> None:
 
 
 def _formulas(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any], *,
-    as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    flags: dict[str, Any],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """``--formulas``: totals in terms of the dimensions that nobody bound."""
     from peakfold.analysis import CostOptions
     from peakfold.app.formulas import formulas, formulas_text
@@ -187,9 +207,7 @@ def _formulas(
     _alone("--formulas", {"formulas", "dims", "shapes", "no_fold", "causal", "trips"})
     options = CostOptions(causal=flags["causal"], trips=parse_trips(flags["trips"]))
     with working("counting at several sizes", quiet=quiet):
-        document = formulas(
-            model, Bindings.parse(dims, shapes), options, fold=not flags["no_fold"]
-        )  # fmt: skip
+        document = formulas(model, Bindings.parse(dims, shapes), options, fold=not flags["no_fold"])
     if as_json:
         from peakfold.reports.records import to_json
 
@@ -229,9 +247,7 @@ def parse_batches(words: str | None) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _contents(
-    report: InspectReport, outputs: Outputs, choice: TableChoice
-) -> dict[str, bytes]:  # fmt: skip
+def _contents(report: InspectReport, outputs: Outputs, choice: TableChoice) -> dict[str, bytes]:
     make = {"csv": report.to_csv, "markdown": report.to_markdown}
     found = {what: build(choice).encode() for what, build in make.items() if outputs.wants(what)}
     if outputs.wants("roofline"):
@@ -248,9 +264,14 @@ def _verdict(report: InspectReport) -> int:
     named = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
     loops, sizes = (", ".join(n) for n in (report.cost.open_loops, report.breakdown.opaque))
     what = "; ".join(
-        part for part in (f"no cost of {named}" if named else "",
-                          f"no trip count of {loops}" if loops else "",
-                          f"no size of {sizes}" if sizes else "", *report.doubts) if part
-    )  # fmt: skip
+        part
+        for part in (
+            f"no cost of {named}" if named else "",
+            f"no trip count of {loops}" if loops else "",
+            f"no size of {sizes}" if sizes else "",
+            *report.doubts,
+        )
+        if part
+    )
     say_error(f"--strict: {what}")
     return ModelError.exit_code

@@ -12,18 +12,38 @@ from peakfold.cli.output import color, emit, width, working
 @opt.model_argument
 @opt.binding_options
 @opt.target_option
-@click.option("--most", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N",
-              help="Try 1, 2, ... N lanes, then free.")  # fmt: skip
-@click.option("--added-edges", type=click.IntRange(min=0), default=0, show_default=True,
-              metavar="K", help="Also free with up to K edges that save memory.")  # fmt: skip
+@click.option(
+    "--most",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Try 1, 2, ... N lanes, then free.",
+)
+@click.option(
+    "--added-edges",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="K",
+    help="Also free with up to K edges that save memory.",
+)
 @opt.align_option
 @opt.time_limit(20.0, "For the searches of all rows together.")
 @opt.json_option
 @opt.quiet_option
 def command(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], target: str, most: int,
-    added_edges: int, align: int | None, time_limit: float, as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    target: str,
+    most: int,
+    added_edges: int,
+    align: int | None,
+    time_limit: float,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Show what running branches of MODEL together costs in memory.
 
     Each row is a plan that is safe when that many ops run at once; free is safe in any run
@@ -46,7 +66,8 @@ def command(
         rows = trade_offs(study, [*range(1, most + 1), 0], added_edges)
     document = lanes_document(called(loaded), rows)
     emit(
-        to_json(document) if as_json
+        to_json(document)
+        if as_json
         else terminal.lanes_text(document, width=width(), color=color())
-    )  # fmt: skip
+    )
     return 0

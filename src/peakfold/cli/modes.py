@@ -25,9 +25,15 @@ from peakfold.cli.output import Outputs, color, emit, width, working
 @opt.force_option
 @opt.quiet_option
 def command(
-    models: tuple[str, ...], dims: tuple[str, ...], shapes: tuple[str, ...], chart: str | None,
-    as_json: bool, force: bool, quiet: bool, **flags: Any,  # noqa: ANN401 - click's values
-) -> int:  # fmt: skip
+    models: tuple[str, ...],
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    chart: str | None,
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+    **flags: Any,  # noqa: ANN401 - click's values
+) -> int:
     """Show what reuse saves: MODELs in the modes naive, inplace, share, both and arena.
 
     With --train every model has two rows, its forward pass and its training step.
@@ -43,8 +49,9 @@ def command(
     options = PlanOptions(train=train, fold=not flags.pop("no_fold"), **flags)
     with working("planning", quiet=quiet):
         bindings = Bindings.parse(dims, shapes)
-        graphs = [(called(loaded), loaded.graph) for name in models
-                  for loaded in (load(name, bindings),)]  # fmt: skip
+        graphs = [
+            (called(loaded), loaded.graph) for name in models for loaded in (load(name, bindings),)
+        ]
         document = modes_document(graphs, options)
     if as_json:
         emit(to_json(document))

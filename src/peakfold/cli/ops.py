@@ -15,7 +15,6 @@ def command(as_json: bool) -> int:
 
     document = documents.ops_document()
     emit(
-        to_json(document) if as_json
-        else terminal.ops_text(document, width=width(), color=color())
-    )  # fmt: skip
+        to_json(document) if as_json else terminal.ops_text(document, width=width(), color=color())
+    )
     return 0

@@ -91,8 +91,14 @@ def choice(flag: str, choices: tuple[str, ...], default: str, help: str) -> Call
 
 def time_limit(default: float, help: str) -> Callable[[_F], _F]:
     """The option ``--time-limit`` of a verb that searches."""
-    return click.option("--time-limit", type=Number(min=0, endless=True), default=default,
-                        show_default=True, metavar="SECONDS", help=help)  # fmt: skip
+    return click.option(
+        "--time-limit",
+        type=Number(min=0, endless=True),
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=help,
+    )
 
 
 def _trust(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -103,9 +109,12 @@ def _trust(context: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 trust_option = click.option(
-    "--trust", is_flag=True, expose_value=False, callback=_trust,
+    "--trust",
+    is_flag=True,
+    expose_value=False,
+    callback=_trust,
     help="Let PyTorch's own loader read a .pt2, which runs code of the file.",
-)  # fmt: skip
+)
 
 
 def _strict(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -116,9 +125,12 @@ def _strict(context: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 strict_option = click.option(
-    "--strict", is_flag=True, expose_value=False, callback=_strict,
+    "--strict",
+    is_flag=True,
+    expose_value=False,
+    callback=_strict,
     help="Refuse a model of which anything is doubtful: exit code 1.",
-)  # fmt: skip
+)
 
 
 def _route(context: click.Context, _: click.Parameter, asked: str | None) -> None:
@@ -129,9 +141,12 @@ def _route(context: click.Context, _: click.Parameter, asked: str | None) -> Non
 
 
 route_option = click.option(
-    "--route", type=click.Choice(ROUTES), expose_value=False, callback=_route,
+    "--route",
+    type=click.Choice(ROUTES),
+    expose_value=False,
+    callback=_route,
     help="How a torch module is followed: exported, traced, or run for real.",
-)  # fmt: skip
+)
 
 model_argument = stack(
     click.argument("model", metavar="MODEL"), trust_option, strict_option, route_option
@@ -139,46 +154,57 @@ model_argument = stack(
 
 binding_options = stack(
     click.option(
-        "--dim", "dims", multiple=True, metavar="NAME=N",
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=N",
         help="Number for a symbolic dimension; repeatable.",
     ),
     click.option(
-        "--shape", "shapes", multiple=True, metavar="TENSOR=AxBxC",
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="TENSOR=AxBxC",
         help="Shape of an input or of any tensor the model leaves open; repeatable.",
     ),
-)  # fmt: skip
+)
 
 fold_options = stack(
     click.option(
         "--no-fold", is_flag=True, help="Keep ops whose inputs are all known before the run."
     ),
     click.option(
-        "--fold-weights", is_flag=True,
+        "--fold-weights",
+        is_flag=True,
         help="Also fold casts and dequantisation of weights, which makes the weights larger.",
     ),
-)  # fmt: skip
+)
 
 train_options = stack(
     click.option("--train", is_flag=True, help="Plan a training step: backward and optimizer."),
     click.option(
-        "--optimizer", type=click.Choice(OPTIMIZERS),
+        "--optimizer",
+        type=click.Choice(OPTIMIZERS),
         help="Update the parameters at the end [a file: none, a torch step: adamw].",
     ),
     click.option(
-        "--loss", metavar="L",
+        "--loss",
+        metavar="L",
         help="Of a file: external (gradients are given, default) or softmax-output. Of a torch "
         "step without its own: cross-entropy, mse, sum or module:function.",
     ),
     click.option(
-        "--grad-reads", type=click.Choice(PROFILES),
+        "--grad-reads",
+        type=click.Choice(PROFILES),
         help="What backward ops read: the least, or what MXNet's layers did [minimal].",
     ),
     click.option("--input-grad", is_flag=True, help="Keep the gradients of the inputs, too."),
     click.option(
-        "--param-grads", type=click.Choice(PARAM_GRADS),
+        "--param-grads",
+        type=click.Choice(PARAM_GRADS),
         help="Gradients of parameters: made anew each step, or kept in holders.",
     ),
-)  # fmt: skip
+)
 
 
 run_options = stack(
@@ -194,19 +220,29 @@ run_options = stack(
 
 step_options = stack(
     run_options,
-    click.option("--kernels", type=click.Choice(("cpu", "cuda")),
-                 help="Of a torch step: whose kernels decide what is saved."),
-    click.option("--attention", type=click.Choice(("as-is", "fused", "math")),
-                 help="Of a torch step: which attention kernel."),
-)  # fmt: skip
+    click.option(
+        "--kernels",
+        type=click.Choice(("cpu", "cuda")),
+        help="Of a torch step: whose kernels decide what is saved.",
+    ),
+    click.option(
+        "--attention",
+        type=click.Choice(("as-is", "fused", "math")),
+        help="Of a torch step: which attention kernel.",
+    ),
+)
 
 
 def take_step(flags: dict[str, Any]) -> dict[str, Any]:
     """The options of a torch step that flags give; takes them out of `flags`."""
     names = {
-        "optimizer_form": "form", "accumulate": "accumulate", "autocast": "autocast",
-        "kernels": "device", "attention": "attention", "keep_result": "keep_result",
-    }  # fmt: skip
+        "optimizer_form": "form",
+        "accumulate": "accumulate",
+        "autocast": "autocast",
+        "kernels": "device",
+        "attention": "attention",
+        "keep_result": "keep_result",
+    }
     taken = {field: flags.pop(name, None) for name, field in names.items()}
     return {field: value for field, value in taken.items() if value}
 
@@ -237,8 +273,10 @@ def step_of(
     eager = load_target(target).eager
     if eager is not None:
         if given.get("device", eager.device) != eager.device:
-            raise UsageError(f"--kernels {given['device']} contradicts --target {target}",
-                             hint="leave one of them out")  # fmt: skip
+            raise UsageError(
+                f"--kernels {given['device']} contradicts --target {target}",
+                hint="leave one of them out",
+            )
         given = {"device": eager.device, "attention": eager.attention} | given
     import torch
 
@@ -266,10 +304,12 @@ def take_training(flags: dict[str, Any]) -> Train | None:
     """
     asked = flags.pop("train")
     values = {
-        "optimizer": flags.pop("optimizer"), "loss": flags.pop("loss"),
-        "reads": flags.pop("grad_reads"), "input_grad": flags.pop("input_grad") or None,
+        "optimizer": flags.pop("optimizer"),
+        "loss": flags.pop("loss"),
+        "reads": flags.pop("grad_reads"),
+        "input_grad": flags.pop("input_grad") or None,
         "param_grads": flags.pop("param_grads"),
-    }  # fmt: skip
+    }
     given = {name: value for name, value in values.items() if value is not None}
     if not asked:
         if given:
@@ -283,14 +323,19 @@ def take_training(flags: dict[str, Any]) -> Train | None:
 
 
 align_option = click.option(
-    "--align", type=click.IntRange(1, 2**30), metavar="BYTES",
+    "--align",
+    type=click.IntRange(1, 2**30),
+    metavar="BYTES",
     help="Alignment and padding of buffers, a power of two.",
-)  # fmt: skip
+)
 
 target_option = click.option(
-    "--target", default="generic", show_default=True, metavar="T",
+    "--target",
+    default="generic",
+    show_default=True,
+    metavar="T",
     help="Runtime whose rules hold; `peakfold targets` lists them.",
-)  # fmt: skip
+)
 
 device_option = click.option(
     "--device", metavar="D", help="Hardware to tell times for; `peakfold devices` lists it."

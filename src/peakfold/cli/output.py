@@ -100,9 +100,13 @@ class Outputs:
     """
 
     def __init__(
-        self, names: Mapping[str, str | None], *, force: bool, inputs: tuple[str, ...] = (),
+        self,
+        names: Mapping[str, str | None],
+        *,
+        force: bool,
+        inputs: tuple[str, ...] = (),
         json: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from peakfold.reports.files import check_writable, target_of
 
         self.names = {what: name for what, name in names.items() if name is not None}

@@ -35,8 +35,12 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
     help="Go on below the capacity; without a capacity this is always done.",
 )
 @opt.time_limit(5.0, "Of the whole search.")
-@click.option("--node-limit", type=click.IntRange(0), metavar="N",
-              help="Of the exact search: with --time-limit inf, one result anywhere.")  # fmt: skip
+@click.option(
+    "--node-limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Of the exact search: with --time-limit inf, one result anywhere.",
+)
 @click.option(
     "--strategy",
     default="best",
@@ -88,9 +92,15 @@ _EXIT = {"solved": 0, "infeasible": 3, "timeout": 4}
 @opt.force_option
 @opt.quiet_option
 def command(
-    file: str, anonymise: str | None, reduce_to: str | None, output: str | None, as_json: bool,
-    force: bool, quiet: bool, **search: Any,  # noqa: ANN401 - what is asked, see `_answer`
-) -> int:  # fmt: skip
+    file: str,
+    anonymise: str | None,
+    reduce_to: str | None,
+    output: str | None,
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+    **search: Any,  # noqa: ANN401 - what is asked, see `_answer`
+) -> int:
     """Give the buffers of FILE.csv offsets so that those alive together never overlap.
 
     FILE has MiniMalloc's columns: id, lower, upper, size, and optionally alignment, gaps and
@@ -110,8 +120,9 @@ def command(
     if search["capacity"] is None and search["banks"] is None:
         search["capacity"] = table.capacity_of(file)
     if (search["explain"] or reduce_to) and search["capacity"] is None:
-        raise UsageError("a verdict on a capacity is asked for, but there is none",
-                         hint="pass --capacity")  # fmt: skip
+        raise UsageError(
+            "a verdict on a capacity is asked for, but there is none", hint="pass --capacity"
+        )
     with working("packing", quiet=quiet):
         found = _answer(read.problem, search, quiet)
     contents: dict[str, bytes] = {}
@@ -137,11 +148,15 @@ def command(
 def _refuse_contradictions(search: dict[str, Any], reduce_to: str | None) -> None:
     """Banks and replanning answer a question of their own."""
     given = {
-        "--capacity": search["capacity"] is not None, "--minimize": search["minimize"],
-        "--explain": search["explain"], "--planner": search["planner"] is not None,
-        "--strategy": search["strategy"] != "best", "--reduce": reduce_to is not None,
-        "--replan": search["old"] is not None, "--node-limit": search["node_limit"] is not None,
-    }  # fmt: skip
+        "--capacity": search["capacity"] is not None,
+        "--minimize": search["minimize"],
+        "--explain": search["explain"],
+        "--planner": search["planner"] is not None,
+        "--strategy": search["strategy"] != "best",
+        "--reduce": reduce_to is not None,
+        "--replan": search["old"] is not None,
+        "--node-limit": search["node_limit"] is not None,
+    }
     for option, key in (("--banks", "banks"), ("--replan", "old")):
         if search[key] is None:
             continue
@@ -160,9 +175,10 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
     from peakfold.packing.questions import capacity as verdict
 
     effort = {
-        "time_limit": search["time_limit"], "seed": search["seed"],
+        "time_limit": search["time_limit"],
+        "seed": search["seed"],
         "on_compile": None if quiet else _say_compiling,
-    }  # fmt: skip
+    }
     if search["banks"] is not None:
         return spread(problem, search["banks"], **effort)
     if search["old"] is not None:
@@ -172,18 +188,26 @@ def _answer(problem: Problem, search: dict[str, Any], quiet: bool) -> PackAnswer
         )
     planner = verdict.load_planner(search["planner"]) if search["planner"] else None
     return decide(
-        problem, capacity=search["capacity"], minimize=search["minimize"],
-        strategy=search["strategy"], node_limit=search["node_limit"],
-        want_culprits=search["explain"], planner=planner, progress=_narrate(quiet), **effort,
-    )  # fmt: skip
+        problem,
+        capacity=search["capacity"],
+        minimize=search["minimize"],
+        strategy=search["strategy"],
+        node_limit=search["node_limit"],
+        want_culprits=search["explain"],
+        planner=planner,
+        progress=_narrate(quiet),
+        **effort,
+    )
 
 
 def _say_compiling() -> None:
     from peakfold.packing.exact.kernels import CACHE
 
-    often = "once after an installation" if CACHE is not None else (
-        "about 12 s in each run, as no folder can keep them (see NUMBA_CACHE_DIR)"
-    )  # fmt: skip
+    often = (
+        "once after an installation"
+        if CACHE is not None
+        else ("about 12 s in each run, as no folder can keep them (see NUMBA_CACHE_DIR)")
+    )
     print_line(f"Compiling kernels, {often}; the time limit waits for it")
 
 

@@ -78,12 +78,14 @@ Strategies:
     type=click.Choice(("eager", "joint")),
     help="Of a torch step: its graph as it runs, or exported as one program [eager].",
 )
-@click.option("--eager", is_flag=True,
-              help="Of module:callable: memory of a forward pass as PyTorch runs it.")  # fmt: skip
+@click.option(
+    "--eager", is_flag=True, help="Of module:callable: memory of a forward pass as PyTorch runs it."
+)
 @click.option("--device", metavar="D", help="Of a torch step: whose memory it should fit.")
 @click.option("--snapshot", metavar="FILE", help="Of a torch step: for PyTorch's memory viewer.")
-@click.option("--split", metavar="TENSOR=N",
-              help="Compute everything up to a tensor in N bands of rows.")  # fmt: skip
+@click.option(
+    "--split", metavar="TENSOR=N", help="Compute everything up to a tensor in N bands of rows."
+)
 @budget_options
 @opt.time_limit(5.0, "Time for the search after the fast strategies.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of randomised search.")
@@ -91,16 +93,29 @@ Strategies:
 @click.option("--trace", is_flag=True, help="Show the counters and the free box step by step.")
 @click.option("--svg", metavar="FILE", help="Write the 2-D memory map, before and after.")
 @click.option("--png", metavar="FILE", help="The same as a PNG (needs matplotlib).")
-@click.option("-o", "--output", metavar="PLAN", help="Write the plan as JSON; - is stdout. "
-              "FILE.csv, in torch: the storages of a run, for pack.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    metavar="PLAN",
+    help="Write the plan as JSON; - is stdout. "
+    "FILE.csv, in torch: the storages of a run, for pack.",
+)
 @opt.json_option
 @opt.force_option
 @opt.quiet_option
 def command(  # one parameter a flag
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], svg: str | None,
-    png: str | None, output: str | None, snapshot: str | None, as_json: bool, force: bool,
-    quiet: bool, **flags: Any,  # noqa: ANN401
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    svg: str | None,
+    png: str | None,
+    output: str | None,
+    snapshot: str | None,
+    as_json: bool,
+    force: bool,
+    quiet: bool,
+    **flags: Any,  # noqa: ANN401
+) -> int:
     """Plan the memory of MODEL, and show before, after and what is proven.
 
     MODEL is a file (.onnx, .tflite, .pt2, or .pf, peakfold's text form) or
@@ -108,8 +123,10 @@ def command(  # one parameter a flag
     """
     outputs = Outputs(
         {"plan": output, "svg": svg, "png": png, "snapshot": snapshot},
-        force=force, inputs=(model,), json=as_json,
-    )  # fmt: skip
+        force=force,
+        inputs=(model,),
+        json=as_json,
+    )
     if png is not None:
         from peakfold.reports.pictures.memory_png import need_matplotlib
 
@@ -122,8 +139,18 @@ def command(  # one parameter a flag
     if flags.pop("eager"):
         return _eager(model, dims, shapes, flags, step, outputs, as_json=as_json, quiet=quiet)
     if flags["train"] and opt.is_callable(model):
-        return _training(model, dims, shapes, flags, step, device, outputs, as_json=as_json,
-                         joint=capture == "joint", quiet=quiet)  # fmt: skip
+        return _training(
+            model,
+            dims,
+            shapes,
+            flags,
+            step,
+            device,
+            outputs,
+            as_json=as_json,
+            joint=capture == "joint",
+            quiet=quiet,
+        )
     if step or device or capture or outputs.wants("snapshot"):
         raise UsageError("options of a torch step", hint="they go with module:callable --train")
     with working("planning", quiet=quiet):
@@ -138,10 +165,18 @@ def command(  # one parameter a flag
 
 
 def _training(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any],
-    step: dict[str, Any], device: str | None, outputs: Outputs, *, as_json: bool, joint: bool,
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    flags: dict[str, Any],
+    step: dict[str, Any],
+    device: str | None,
+    outputs: Outputs,
+    *,
+    as_json: bool,
+    joint: bool,
     quiet: bool,
-) -> int:  # fmt: skip
+) -> int:
     """A training step of a torch module, captured and planned."""
     from peakfold.app.train import plan_training
     from peakfold.device import load_device
@@ -150,11 +185,15 @@ def _training(
 
     optimizer, loss = flags["optimizer"], flags["loss"]
     if flags["grad_reads"] or flags["input_grad"] or flags["param_grads"]:
-        raise UsageError("a torch step is differentiated by torch itself",
-                         hint="--grad-reads, --input-grad, --param-grads are of files")  # fmt: skip
+        raise UsageError(
+            "a torch step is differentiated by torch itself",
+            hint="--grad-reads, --input-grad, --param-grads are of files",
+        )
     if shapes or outputs.wants("svg") or outputs.wants("png"):
-        raise UsageError("--shape, --svg and --png are not for a torch step",
-                         hint="--dim sets a dimension, --snapshot draws it")  # fmt: skip
+        raise UsageError(
+            "--shape, --svg and --png are not for a torch step",
+            hint="--dim sets a dimension, --snapshot draws it",
+        )
     budget = only_budget(flags)
     chip = None if device is None else load_device(device)
     target = opt.torch_target(flags["target"], step, chip)
@@ -178,9 +217,16 @@ def _training(
 
 
 def _eager(
-    model: str, dims: tuple[str, ...], shapes: tuple[str, ...], flags: dict[str, Any],
-    step: dict[str, Any], outputs: Outputs, *, as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    flags: dict[str, Any],
+    step: dict[str, Any],
+    outputs: Outputs,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """A forward pass of a torch module, followed as PyTorch runs it."""
     from peakfold.app.eager import eager_report
     from peakfold.app.train import to_table
@@ -189,8 +235,10 @@ def _eager(
 
     drawn = any(outputs.wants(what) for what in ("svg", "png", "snapshot"))
     if not opt.is_callable(model) or flags["train"] or shapes or drawn:
-        raise UsageError("--eager follows a forward pass of module:callable",
-                         hint="--dim sets a dimension, -o FILE.csv writes storages")  # fmt: skip
+        raise UsageError(
+            "--eager follows a forward pass of module:callable",
+            hint="--dim sets a dimension, -o FILE.csv writes storages",
+        )
     if outputs.wants("plan") and not outputs.names["plan"].endswith(".csv"):
         raise UsageError("a forward pass has no plan", hint="-o FILE.csv writes its storages")
     budget = only_budget(flags)

@@ -15,7 +15,8 @@ def command(as_json: bool) -> int:
 
     document = documents.targets_document()
     emit(
-        to_json(document) if as_json
+        to_json(document)
+        if as_json
         else terminal.targets_text(document, width=width(), color=color())
-    )  # fmt: skip
+    )
     return 0

@@ -19,7 +19,7 @@ class Size(click.ParamType[int]):
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Bytes."""
         if isinstance(value, int):
             return value
@@ -36,7 +36,7 @@ class Lanes(click.ParamType[int]):
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Lanes; 0 for free."""
         if isinstance(value, int):
             return value

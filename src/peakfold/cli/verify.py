@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 @opt.json_option
 @opt.quiet_option
 def command(
-    model: str, plan: str | None, run: bool, profile: str | None, prove: float | None,
-    as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    model: str,
+    plan: str | None,
+    run: bool,
+    profile: str | None,
+    prove: float | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Check PLAN against MODEL, by code that shares nothing with the planner.
 
     MODEL is loaded with the numbers the plan records; the plan of another model is refused.

@@ -20,9 +20,17 @@ __all__ = [
     "load_device", "read_device",
 ]  # fmt: skip
 
-ALIASES = {"a100": "a100-80gb", "v100": "v100-sxm2", "h100": "h100-sxm5", "h200": "h200-sxm",
-           "p100": "p100-sxm2", "jetson": "jetson-agx-orin", "raspberry-pi": "raspberry-pi-5",
-           "cortex-m7": "stm32h743", "cortex-m4": "stm32l4r5"}  # fmt: skip
+ALIASES = {
+    "a100": "a100-80gb",
+    "v100": "v100-sxm2",
+    "h100": "h100-sxm5",
+    "h200": "h200-sxm",
+    "p100": "p100-sxm2",
+    "jetson": "jetson-agx-orin",
+    "raspberry-pi": "raspberry-pi-5",
+    "cortex-m7": "stm32h743",
+    "cortex-m4": "stm32l4r5",
+}
 
 MAX_BYTES = 1 << 20
 """Of a device file of the user's."""

@@ -49,8 +49,13 @@ _SECTIONS: dict[str, dict[str, _Units]] = {
              "launch": {"us": ("1e-6", "s")}},
 }  # fmt: skip
 _TOP = ("title", "kind", "arch", "notes", "sources", "peak", "memory", "link", "chip", "latency")
-_FIELDS = {"size": "memory", "bandwidth": "bandwidth", "host": "host_link", "peer": "peer_link",
-           "launch": "launch"}  # fmt: skip
+_FIELDS = {
+    "size": "memory",
+    "bandwidth": "bandwidth",
+    "host": "host_link",
+    "peer": "peer_link",
+    "launch": "launch",
+}
 # Arithmetic that is no storage type; `_acc16` accumulates in float16.
 _EXTRA_TYPES = ("tfloat32", "float16_acc16", "unstated")
 _LATENCY = ("name", "source", "conditions", "dtype", "batch", "launch_us", "weight_ps",
@@ -93,8 +98,9 @@ class _Reader:
         """A number above zero that arithmetic bears: no infinity, and no quotient that is one."""
         good = isinstance(value, int | float) and not isinstance(value, bool)
         if not good or not 0 < cast(float, value) < math.inf:
-            raise self.fail(f"{name} is {_shown(value)}, not a number above 0",
-                            "leave out what is not known")  # fmt: skip
+            raise self.fail(
+                f"{name} is {_shown(value)}, not a number above 0", "leave out what is not known"
+            )
         if not _LEAST <= cast(float, value) <= _MOST:
             raise self.fail(f"{name} is {_shown(value)}, which no device has")
         return float(cast(float, value))

@@ -16,10 +16,15 @@ class Bottleneck(nn.Module):
         super().__init__()
         wide = 4 * width
         self.body = nn.Sequential(
-            nn.Conv2d(given, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True), nn.Conv2d(width, wide, 1, bias=False), nn.BatchNorm2d(wide),
-        )  # fmt: skip
+            nn.Conv2d(given, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+        )
         self.skip: nn.Module = nn.Identity()
         if stride != 1 or given != wide:
             self.skip = nn.Sequential(
@@ -39,9 +44,11 @@ class ResNet50(nn.Module):
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
             nn.MaxPool2d(3, 2, 1),
-        )  # fmt: skip
+        )
         layers, given = [], 64
         for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
             for at in range(count):
@@ -121,16 +128,18 @@ class UNet(nn.Module):
             if at + 1 < len(sizes):
                 self.down.append(nn.Conv2d(width, width, 3, 2, 1))
                 kept.append(width)
-        self.middle = nn.ModuleList([Residual(given, given, time), Seen(given),
-                                     Residual(given, given, time)])  # fmt: skip
+        self.middle = nn.ModuleList(
+            [Residual(given, given, time), Seen(given), Residual(given, given, time)]
+        )
         for at, width in reversed(list(enumerate(sizes))):
             for _ in range(3):
                 look = at >= len(sizes) - seen
                 self.up.append(_level(given + kept.pop(), width, time, look=look))
                 given = width
             if at:
-                self.up.append(nn.Sequential(nn.Upsample(scale_factor=2),
-                                             nn.Conv2d(width, width, 3, 1, 1)))  # fmt: skip
+                self.up.append(
+                    nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(width, width, 3, 1, 1))
+                )
         self.end = nn.Sequential(nn.GroupNorm(32, base), nn.SiLU(), nn.Conv2d(base, 3, 3, 1, 1))
 
     def forward(self, x: Tensor, steps: Tensor, noise: Tensor | None = None) -> dict[str, Tensor]:
@@ -168,10 +177,11 @@ def _through(part: nn.Module, x: Tensor, time: Tensor) -> Tensor:
 def resnet50(batch: int = 32, size: int = 224) -> Example:
     """ResNet-50 with labels, 25.6 M parameters, 32 images of 224 x 224."""
     return Example(
-        ResNet50().train(), (torch.zeros(batch, 3, size, size),),
+        ResNet50().train(),
+        (torch.zeros(batch, 3, size, size),),
         {"labels": torch.zeros(batch, dtype=torch.long)},
         dynamic={"x": {0: "batch"}, "labels": {0: "batch"}},
-    )  # fmt: skip
+    )
 
 
 def unet(
@@ -180,9 +190,11 @@ def unet(
     """The U-Net of a diffusion model, 16 images of 64 x 64."""
     x = torch.zeros(batch, 3, size, size)
     return Example(
-        UNet(base, widths).train(), (x, torch.zeros(batch)), {"noise": torch.zeros_like(x)},
+        UNet(base, widths).train(),
+        (x, torch.zeros(batch)),
+        {"noise": torch.zeros_like(x)},
         dynamic={"x": {0: "batch"}, "steps": {0: "batch"}, "noise": {0: "batch"}},
-    )  # fmt: skip
+    )
 
 
 def mlp(batch: int = 64) -> Example:
@@ -199,6 +211,7 @@ def mlp(batch: int = 64) -> Example:
             return functional.cross_entropy(self.layers(x), labels)
 
     return Example(
-        Perceptron().train(), (torch.zeros(batch, 784), torch.zeros(batch, dtype=torch.long)),
+        Perceptron().train(),
+        (torch.zeros(batch, 784), torch.zeros(batch, dtype=torch.long)),
         dynamic={"x": {0: "batch"}, "labels": {0: "batch"}},
-    )  # fmt: skip
+    )

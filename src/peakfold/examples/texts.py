@@ -109,10 +109,15 @@ class MaskedLanguageModel(nn.Module):
         self.kinds, self.norm = nn.Embedding(2, width), nn.LayerNorm(width)
         self.drop = nn.Dropout(0.1)
         self.blocks = nn.ModuleList(
-            Block(Attention(width, heads, causal=False, drop=0.1),
-                  feed_forward(width, 4 * width), width, before=False, drop=0.1)
+            Block(
+                Attention(width, heads, causal=False, drop=0.1),
+                feed_forward(width, 4 * width),
+                width,
+                before=False,
+                drop=0.1,
+            )
             for _ in range(layers)
-        )  # fmt: skip
+        )
         self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
         self.decoder = nn.Linear(width, words)
         self.decoder.weight = self.words.weight
@@ -125,27 +130,41 @@ class MaskedLanguageModel(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = self.decoder(self.head(x))
-        return {"logits": logits} if labels is None else {
-            "loss": _loss(logits, labels), "logits": logits,
-        }  # fmt: skip
+        return (
+            {"logits": logits}
+            if labels is None
+            else {
+                "loss": _loss(logits, labels),
+                "logits": logits,
+            }
+        )
 
 
 class Decoder(nn.Module):
     """GPT-2: learned places, norms before each part, the head tied to the embedding of words."""
 
     def __init__(
-        self, words: int, width: int, layers: int, heads: int, most: int = 1024,
+        self,
+        words: int,
+        width: int,
+        layers: int,
+        heads: int,
+        most: int = 1024,
         feed: Callable[[int], nn.Module] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(most, width)
         self.drop, self.norm = nn.Dropout(0.1), nn.LayerNorm(width)
         self.blocks = nn.ModuleList(
-            Block(Attention(width, heads, causal=True, drop=0.1),
-                  feed_forward(width, 4 * width) if feed is None else feed(width), width,
-                  before=True, drop=0.1)
+            Block(
+                Attention(width, heads, causal=True, drop=0.1),
+                feed_forward(width, 4 * width) if feed is None else feed(width),
+                width,
+                before=True,
+                drop=0.1,
+            )
             for _ in range(layers)
-        )  # fmt: skip
+        )
         self.head = nn.Linear(width, words, bias=False)
         self.head.weight = self.words.weight
 
@@ -166,15 +185,21 @@ def _example(model: nn.Module, batch: int, tokens: int) -> Example:
     ids = torch.zeros(batch, tokens, dtype=torch.long)
     named = {0: "batch", 1: "sequence"}
     return Example(
-        model.train(), (), {"input_ids": ids, "labels": ids.clone()},
+        model.train(),
+        (),
+        {"input_ids": ids, "labels": ids.clone()},
         dynamic={"input_ids": named, "labels": named},
-    )  # fmt: skip
+    )
 
 
 def bert(
-    words: int = 30522, width: int = 768, layers: int = 12, heads: int = 12, batch: int = 32,
+    words: int = 30522,
+    width: int = 768,
+    layers: int = 12,
+    heads: int = 12,
+    batch: int = 32,
     tokens: int = 512,
-) -> Example:  # fmt: skip
+) -> Example:
     """BERT-base, pre-training by masked words: 109.5 M parameters, 32 x 512 tokens.
 
     Example:
@@ -186,17 +211,26 @@ def bert(
 
 
 def gpt2(
-    words: int = 50257, width: int = 768, layers: int = 12, heads: int = 12, batch: int = 8,
+    words: int = 50257,
+    width: int = 768,
+    layers: int = 12,
+    heads: int = 12,
+    batch: int = 8,
     tokens: int = 1024,
-) -> Example:  # fmt: skip
+) -> Example:
     """GPT-2 small: 124.4 M parameters, 8 x 1024 tokens."""
     return _example(Decoder(words, width, layers, heads), batch, tokens)
 
 
 def moe(
-    words: int = 50257, width: int = 768, layers: int = 12, heads: int = 12, experts: int = 8,
-    batch: int = 8, tokens: int = 1024,
-) -> Example:  # fmt: skip
+    words: int = 50257,
+    width: int = 768,
+    layers: int = 12,
+    heads: int = 12,
+    experts: int = 8,
+    batch: int = 8,
+    tokens: int = 1024,
+) -> Example:
     """GPT-2's shape with eight experts in each layer: 521.2 M parameters."""
     made = Decoder(
         words, width, layers, heads, feed=lambda inner: Experts(inner, 4 * inner, experts)

@@ -71,12 +71,16 @@ def load(path: str | Path, bindings: Bindings | None = None, *, trust: bool = Fa
     if path.suffix not in FORMATS:
         known = f"known: {', '.join(FORMATS)}, package.module:callable"
         raise UsageError(
-            f"unknown model format {path.suffix!r}", where=str(path),
+            f"unknown model format {path.suffix!r}",
+            where=str(path),
             hint=_MADE_FROM.get(path.suffix, known),
-        )  # fmt: skip
+        )
     if is_pointer(path):
-        raise ModelError("it is a Git LFS pointer, not the model", where=str(path),
-                         hint="git lfs pull fetches it")  # fmt: skip
+        raise ModelError(
+            "it is a Git LFS pointer, not the model",
+            where=str(path),
+            hint="git lfs pull fetches it",
+        )
     try:
         with trusting() if trust else nullcontext():
             graph, bindings = _READERS[path.suffix](path, bindings)
@@ -98,9 +102,10 @@ def _certain(loaded: Loaded) -> Loaded:
     """What was loaded, unless ``--strict`` refuses what is doubtful of it."""
     if strict() and (found := doubts(loaded.graph)):
         raise ModelError(
-            f"doubtful, and --strict is on: {'; '.join(found)}", where=loaded.path,
+            f"doubtful, and --strict is on: {'; '.join(found)}",
+            where=loaded.path,
             hint="without --strict the figures are shown with these notes",
-        )  # fmt: skip
+        )
     return loaded
 
 

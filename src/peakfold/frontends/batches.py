@@ -12,7 +12,7 @@ from peakfold.ir import Graph
 
 def rebatched(
     model: str, dims: Sequence[str], shapes: Sequence[str]
-) -> Callable[[int], Graph] | None:  # fmt: skip
+) -> Callable[[int], Graph] | None:
     """What reads the model at a batch; `None` where no symbol given by `dims` is its batch.
 
     Shapes inside follow the symbol then, as they do not follow a number that was put in its place.

@@ -135,8 +135,16 @@ class Expression:
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """Names of its symbols, sorted."""
-        return tuple(sorted({name for monomial, _ in self.terms for atom, _ in monomial
-                             for name in _symbols(atom)}))  # fmt: skip
+        return tuple(
+            sorted(
+                {
+                    name
+                    for monomial, _ in self.terms
+                    for atom, _ in monomial
+                    for name in _symbols(atom)
+                }
+            )
+        )
 
     @classmethod
     def total(cls, parts: Iterable[Expression]) -> Expression:

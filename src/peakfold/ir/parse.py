@@ -55,9 +55,14 @@ class _Body:
 
     def graph(self) -> Graph:
         return Graph(
-            self.name, tuple(self.tensors), tuple(self.ops), tuple(self.inputs),
-            tuple(self.outputs), self.source, tuple(self.notes),
-        )  # fmt: skip
+            self.name,
+            tuple(self.tensors),
+            tuple(self.ops),
+            tuple(self.inputs),
+            tuple(self.outputs),
+            self.source,
+            tuple(self.notes),
+        )
 
 
 def parse_lines(lines: list[str], name: str = "") -> Graph:

@@ -47,15 +47,26 @@ def recorded_graph(run: Run, name: str) -> Graph:
     ]
     after = [_tensor(f"{op}:0", s, _role(s)) for op, s in zip(names, made, strict=True)]
     ops = tuple(
-        Op(op, "opaque", tuple(ending[at]), (f"{op}:0",), reads=(_ORDER,), writes=(_ORDER,),
-           scope=made[at].scope)
+        Op(
+            op,
+            "opaque",
+            tuple(ending[at]),
+            (f"{op}:0",),
+            reads=(_ORDER,),
+            writes=(_ORDER,),
+            scope=made[at].scope,
+        )
         for at, op in enumerate(names)
-    )  # fmt: skip
+    )
     order = Tensor(_ORDER, DTYPES["uint8"], (0,), Role.STATE)
     return Graph(
-        name, (order, *before, *after), ops, tuple(t.name for t in before if t.role is Role.INPUT),
-        tuple(f"{op}:0" for op, s in zip(names, made, strict=True) if s.died is None), "torch",
-    )  # fmt: skip
+        name,
+        (order, *before, *after),
+        ops,
+        tuple(t.name for t in before if t.role is Role.INPUT),
+        tuple(f"{op}:0" for op, s in zip(names, made, strict=True) if s.died is None),
+        "torch",
+    )
 
 
 def _plain(op: str) -> str:

@@ -59,9 +59,15 @@ class Recording:
         self._live[key].role = role
 
     def born(
-        self, key: Hashable, nbytes: int, *, op: str = "", scope: str = "", stream: int = 0,
+        self,
+        key: Hashable,
+        nbytes: int,
+        *,
+        op: str = "",
+        scope: str = "",
+        stream: int = 0,
         frames: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A block is made; whatever the key named before is gone."""
         self.died(key)
         self._event += 1

@@ -12,19 +12,27 @@ TRUE_DIVISION: Final = ("IntTrueDiv", "FloatTrueDiv")
 DIVISIONS: Final = (FLOOR_DIV, "CeilDiv", "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
 SHIFTS: Final = ("LShift", "RShift")
 ROUNDED: Final[Mapping[str, Callable[[Fraction], Fraction | int]]] = {
-    "floor": math.floor, "ceiling": math.ceil, "FloorToInt": math.floor, "CeilToInt": math.ceil,
-    "TruncToInt": math.trunc, "TruncToFloat": math.trunc, "RoundToInt": round,
+    "floor": math.floor,
+    "ceiling": math.ceil,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "TruncToInt": math.trunc,
+    "TruncToFloat": math.trunc,
+    "RoundToInt": round,
     "ToFloat": Fraction,
-}  # fmt: skip
+}
 BUILT: Final = ("Add", "Mul", "Pow", "PowByNatural", "Identity")
 SAME: Final = {"CleanDiv": FLOOR_DIV}
 LOOSE: Final = (FLOOR_DIV, "Mod", "PythonMod", "ModularIndexing", *TRUE_DIVISION)
 WHOLE: Final = ("floor", "ceiling", "FloorToInt", "CeilToInt", "TruncToInt", "RoundToInt")
 ARITY: Final = {
-    **dict.fromkeys(ROUNDED, (1, 1)), "Abs": (1, 1), "Max": (1, 64), "Min": (1, 64),
+    **dict.fromkeys(ROUNDED, (1, 1)),
+    "Abs": (1, 1),
+    "Max": (1, 64),
+    "Min": (1, 64),
     **dict.fromkeys((*DIVISIONS, *SHIFTS), (2, 2)),
     "ModularIndexing": (3, 3),
-}  # fmt: skip
+}
 
 
 class Unreadable(ValueError):

@@ -39,9 +39,13 @@ class Interpreter:
     """
 
     def __init__(
-        self, graph: Graph, plan: Plan, facts: tuple[Facts, ...], places: Places,
+        self,
+        graph: Graph,
+        plan: Plan,
+        facts: tuple[Facts, ...],
+        places: Places,
         trace: Trace | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.graph = graph
         self.plan = plan
         self.facts = facts
@@ -217,9 +221,13 @@ class Interpreter:
         return None
 
     def _overwrites(
-        self, op: Op, facts: Facts, name: str, over: PlannedAlias | None,
+        self,
+        op: Op,
+        facts: Facts,
+        name: str,
+        over: PlannedAlias | None,
         operands: dict[str, Location],
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Whether a result lies over an operand in a way that its kernel cannot bear."""
         here = self.places.of[name]
         if over is not None and (op.outputs[0] != name or over.input not in operands):

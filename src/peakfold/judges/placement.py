@@ -155,9 +155,10 @@ def _external_problem(
     if not external.tensors:
         return f"{where} holds no tensor"
     roots = [
-        place for place in external.tensors
+        place
+        for place in external.tensors
         if place.tensor in given or graph[place.tensor].role.static
-    ]  # fmt: skip
+    ]
     if len(roots) > 1:
         return f"{where} holds both {roots[0].tensor!r} and {roots[1].tensor!r}"
     roots = roots or [place for place in external.tensors if place.tensor in taken]

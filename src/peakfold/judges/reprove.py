@@ -26,9 +26,13 @@ PROVABLE = ("bound.offsets", "bound.any_order")
 
 
 def reproved(
-    graph: Graph, plan: Plan, fields: Collection[str], *, seconds: float,
+    graph: Graph,
+    plan: Plan,
+    fields: Collection[str],
+    *,
+    seconds: float,
     profile: Profile | None = None,
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """The claims of a plan that a search derived again.
 
     Args:
@@ -43,9 +47,15 @@ def reproved(
     """
     work = replay(graph, plan.recipe)
     options = PlanOptions(
-        target=plan.target, inputs=plan.policies.inputs, outputs=plan.policies.outputs,
-        align=plan.policies.align, fold=False, time_limit=seconds, seed=plan.seed, profile=profile,
-    )  # fmt: skip
+        target=plan.target,
+        inputs=plan.policies.inputs,
+        outputs=plan.policies.outputs,
+        align=plan.policies.align,
+        fold=False,
+        time_limit=seconds,
+        seed=plan.seed,
+        profile=profile,
+    )
     found: list[str] = []
     if "bound.offsets" in fields and _offsets_bound(work, plan, options) >= plan.bound.offsets:
         found += ["bound.offsets", "proof.packing"]
@@ -63,10 +73,12 @@ def _offsets_bound(work: Graph, plan: Plan, options: PlanOptions) -> int:
         problem = Problem.of_pieces(
             size=[buffer.size for buffer in plan.buffers],
             first=np.cumsum([0, *(len(buffer.live) for buffer in plan.buffers)]),
-            start=[piece.start for piece in live], stop=[piece.stop for piece in live],
-            lower=[piece.lower for piece in live], upper=[piece.upper for piece in live],
+            start=[piece.start for piece in live],
+            stop=[piece.stop for piece in live],
+            lower=[piece.lower for piece in live],
+            upper=[piece.upper for piece in live],
             align=plan.policies.align,
-        )  # fmt: skip
+        )
         return pack(problem, time_limit=options.time_limit, seed=options.seed).lower_bound
     return _lanes_bound(work, plan, options)
 

@@ -111,11 +111,12 @@ def _least(case: Case) -> list[Facts]:
     """Facts with what bodies need at the least: by bounds that were derived, not by their plans."""
     floors = {
         (body.op, body.region): (
-            0 if f"bodies[{number}].plan.bound.any_order" in case.claims
+            0
+            if f"bodies[{number}].plan.bound.any_order" in case.claims
             else body.plan.bound.any_order
         )
         for number, body in enumerate(case.plan.bodies)
-    }  # fmt: skip
+    }
     found = list(case.facts)
     for at, op in enumerate(case.graph.ops):
         if op.regions:

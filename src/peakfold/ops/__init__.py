@@ -75,11 +75,14 @@ __all__ = [
 
 def _gathered(*tables: Iterable[OpSpec]) -> Mapping[str, OpSpec]:
     rows = [
-        replace(in_reals(row), grad=grad.GRADS.get(row.kind, row.grad),
-                overlap=OVERLAPS.get(row.kind, row.overlap))
+        replace(
+            in_reals(row),
+            grad=grad.GRADS.get(row.kind, row.grad),
+            overlap=OVERLAPS.get(row.kind, row.overlap),
+        )
         for table in tables
         for row in table
-    ]  # fmt: skip
+    ]
     found = {row.kind: row for row in rows}
     if len(found) != len(rows):
         raise ValueError("two rows of the registry have one kind")
@@ -134,8 +137,11 @@ CONTRIB_KINDS: Final[frozenset[str]] = frozenset(
 
 
 def register(
-    table: Mapping[str, OpSpec], kind: str, spec: OpSpec | None = None, **answers: Any,  # noqa: ANN401 - fields
-) -> Mapping[str, OpSpec]:  # fmt: skip
+    table: Mapping[str, OpSpec],
+    kind: str,
+    spec: OpSpec | None = None,
+    **answers: Any,  # noqa: ANN401 - fields
+) -> Mapping[str, OpSpec]:
     """A table with one more row, or one row replaced; the table given stays as it is.
 
     Args:

@@ -19,9 +19,17 @@ from peakfold.ops.spec import Context, CountRule, MaskRule, OpSpec
 
 _NUMBERS: Final = ("float", "bfloat", "complex", "int", "uint")
 _REAL_ALREADY: Final = frozenset(
-    {"complex_abs", "dft", "einsum", "fft", "rfft2d", "signal_energy", "signal_fft_auto_scale",
-     "stft"}
-)  # fmt: skip
+    {
+        "complex_abs",
+        "dft",
+        "einsum",
+        "fft",
+        "rfft2d",
+        "signal_energy",
+        "signal_fft_auto_scale",
+        "stft",
+    }
+)
 
 PARTS: Final[Mapping[str, str]] = MappingProxyType(
     {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
@@ -99,9 +107,11 @@ def in_reals(row: OpSpec) -> OpSpec:
     if row.kind in _REAL_ALREADY:
         return row
     return replace(
-        row, macs=_scaled(row.macs, _mac_factor), other_ops=_scaled(row.other_ops, _other_factor),
+        row,
+        macs=_scaled(row.macs, _mac_factor),
+        other_ops=_scaled(row.other_ops, _other_factor),
         masked=_masks(row.masked),
-    )  # fmt: skip
+    )
 
 
 def _scaled(rule: CountRule | None, factor: Callable[[Context], int]) -> CountRule | None:

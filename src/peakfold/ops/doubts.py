@@ -58,9 +58,11 @@ def doubts(graph: Graph) -> tuple[str, ...]:
     found = [*graph.doubts]
     found += [f"op kind {kind!r} is not known ({n})" for kind, n in unsupported(graph).items()]
     open_ = [
-        repr(tensor.name) for part in walk_regions(graph) for tensor in part.tensors
+        repr(tensor.name)
+        for part in walk_regions(graph)
+        for tensor in part.tensors
         if tensor.nbytes is None
-    ]  # fmt: skip
+    ]
     if open_:
         more = f" and {len(open_) - SHOWN} more" if len(open_) > SHOWN else ""
         found.append(f"size not known: {', '.join(open_[:SHOWN])}{more}")

@@ -92,8 +92,9 @@ def _check_op(op: Op, rule: ShapeRule, graph: Graph, source: str) -> None:
             raise ModelError(
                 f"states {_shown(tensor.dtype, tensor.shape)} for {tensor.name!r}, its operands "
                 f"give {_shown(*made)}",
-                where=where, hint=_HINT,
-            )  # fmt: skip
+                where=where,
+                hint=_HINT,
+            )
 
 
 class _Asked(Mapping[str, AttrValue]):

@@ -40,14 +40,22 @@ _FROM_GRADIENT: Final = (
 )  # fmt: skip
 # MXNet had one Pooling layer, which read its operand and its result whatever it pooled.
 _POOLS: Final[Mapping[str, str]] = {
-    "adaptive_pool": "dy x0", "average_pool": "dy", "global_average_pool": "dy",
-    "global_lp_pool": "dy x0 y", "global_max_pool": "dy x0", "lp_pool": "dy x0 y",
-    "max_pool": "dy x0", "window_pool": "dy x0",
-}  # fmt: skip
+    "adaptive_pool": "dy x0",
+    "average_pool": "dy",
+    "global_average_pool": "dy",
+    "global_lp_pool": "dy x0 y",
+    "global_max_pool": "dy x0",
+    "lp_pool": "dy x0 y",
+    "max_pool": "dy x0",
+    "window_pool": "dy x0",
+}
 _NORMS: Final = (
-    "group_normalization", "instance_normalization", "layer_normalization", "rms_normalization",
+    "group_normalization",
+    "instance_normalization",
+    "layer_normalization",
+    "rms_normalization",
     "simplified_layer_normalization",
-)  # fmt: skip
+)
 _STOPS: Final = (
     "and", "arg_max", "arg_min", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
     "constant", "constant_of_shape", "equal", "eye_like", "floor", "greater", "greater_or_equal",
@@ -201,9 +209,12 @@ def _row(kind: str, spec: GradSpec) -> OpSpec:
         grad_kind(kind),
         inplace_if=_inplace if "pointwise" in forms else None,
         views=_views if forms & {"pass", "slices"} else None,
-        workspace=_workspace, macs=_macs, other_ops=unknown,
-        engine="matrix" if spec.bilinear else "vector", pure=False,
-    )  # fmt: skip
+        workspace=_workspace,
+        macs=_macs,
+        other_ops=unknown,
+        engine="matrix" if spec.bilinear else "vector",
+        pure=False,
+    )
 
 
 def grad_kind(kind: str) -> str:
@@ -217,22 +228,34 @@ def grad_kind(kind: str) -> str:
 
 
 OPTIMIZERS: Final[Mapping[str, tuple[int, int]]] = {
-    "sgd": (0, 2), "momentum": (1, 4), "adam": (2, 12), "adamw": (2, 14), "rmsprop": (1, 7),
-    "adagrad": (1, 6), "lion": (1, 8),
-}  # fmt: skip
+    "sgd": (0, 2),
+    "momentum": (1, 4),
+    "adam": (2, 12),
+    "adamw": (2, 14),
+    "rmsprop": (1, 7),
+    "adagrad": (1, 6),
+    "lion": (1, 8),
+}
 """Copies of a parameter that an optimizer keeps (R12), and operations per element and step."""
 
 
 def _update(name: str) -> OpSpec:
     _, operations = OPTIMIZERS[name]
-    return OpSpec(f"{name}_step", workspace=zero, macs=zero,
-                  other_ops=per_input(operations), pure=False)  # fmt: skip
+    return OpSpec(
+        f"{name}_step", workspace=zero, macs=zero, other_ops=per_input(operations), pure=False
+    )
 
 
 ROWS: Final = (
     *(_row(kind, spec) for kind, spec in GRADS.items() if spec.wrt),
     # Probability less one at the label, for each sample: reads the softmax's own output.
-    OpSpec("softmax_output_grad", inplace_if=_inplace, workspace=zero, macs=zero,
-           other_ops=per_output(), pure=False),
+    OpSpec(
+        "softmax_output_grad",
+        inplace_if=_inplace,
+        workspace=zero,
+        macs=zero,
+        other_ops=per_output(),
+        pure=False,
+    ),
     *(_update(name) for name in OPTIMIZERS),
-)  # fmt: skip
+)

@@ -23,9 +23,17 @@ from peakfold.ops.spec import Context, concrete
 
 _AXES: Final[Mapping[int, str]] = MappingProxyType({1: "axes"})
 _REDUCTIONS: Final = (
-    "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square",
-)  # fmt: skip
+    "reduce_l1",
+    "reduce_l2",
+    "reduce_log_sum",
+    "reduce_log_sum_exp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_sum_square",
+)
 
 # TFLite hands over as operands what its options do not hold.
 _TFLITE: Final[Mapping[str, Mapping[int, str]]] = {
@@ -122,8 +130,15 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "batch_normalization": {3: "statistic", 4: "statistic"},
         "conv_integer": {2: "scale", 3: "scale"},
         "dequantize_linear": _SCALES,
-        "dynamic_quantize_lstm": {3: "index", 4: "state", 5: "state",
-                                  8: "scale", 9: "scale", 10: "scale", 11: "scale"},
+        "dynamic_quantize_lstm": {
+            3: "index",
+            4: "state",
+            5: "state",
+            8: "scale",
+            9: "scale",
+            10: "scale",
+            11: "scale",
+        },
         "dynamic_quantize_matmul": {2: "scale", 3: "scale"},
         "gather": _INDICES,
         "gather_elements": _INDICES,
@@ -150,7 +165,7 @@ NOT_WEIGHTS: Final[Mapping[str, Mapping[int, str]]] = MappingProxyType(
         "scatter_elements": _INDICES,
         "scatter_nd": _INDICES,
     }
-)  # fmt: skip
+)
 """Kind -> operand position -> what a stored tensor there is, where it is no weight.
 
 ``statistic``: moments that training estimates and no gradient reaches; ``scale``: scales and zero

@@ -18,12 +18,25 @@ from peakfold.ops.spec import Context, MoveRule, OpSpec, ShapeRule, ViewRule
 
 
 def copies(
-    kind: str, shape: ShapeRule | None, views: ViewRule | None = None, *,
-    parts: ViewRule | None = None, moved: MoveRule | None = None,
-) -> OpSpec:  # fmt: skip
+    kind: str,
+    shape: ShapeRule | None,
+    views: ViewRule | None = None,
+    *,
+    parts: ViewRule | None = None,
+    moved: MoveRule | None = None,
+) -> OpSpec:
     """A row without scratch or arithmetic, charged to the copy engine."""
-    return OpSpec(kind, shape, views=views, parts=parts, workspace=zero, macs=zero,
-                  other_ops=zero, bytes_moved=moved, engine="copy")  # fmt: skip
+    return OpSpec(
+        kind,
+        shape,
+        views=views,
+        parts=parts,
+        workspace=zero,
+        macs=zero,
+        other_ops=zero,
+        bytes_moved=moved,
+        engine="copy",
+    )
 
 
 def scaled(dim: Dim, times: int) -> Dim:
@@ -55,8 +68,9 @@ def run_offset(shape: tuple[int, ...], starts: tuple[int, ...], lengths: tuple[i
     """
     offset, full = 0, True
     stride = 1
-    for size, start, length in zip(reversed(shape), reversed(starts), reversed(lengths),
-                                   strict=True):  # fmt: skip
+    for size, start, length in zip(
+        reversed(shape), reversed(starts), reversed(lengths), strict=True
+    ):
         if length < 1 or (not full and length != 1):
             raise CannotTell
         offset += start * stride

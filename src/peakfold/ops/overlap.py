@@ -163,10 +163,8 @@ def channel_reach(starts: Sequence[int], width: int) -> int | None:
     positions(len(starts))
     least = _from_here_on(starts)
     reaches = [
-        (at + 1) * width - after
-        for at, after in enumerate(least[1:-1])
-        if after is not None
-    ]  # fmt: skip
+        (at + 1) * width - after for at, after in enumerate(least[1:-1]) if after is not None
+    ]
     return max(reaches, default=None)
 
 
@@ -192,7 +190,7 @@ def window_starts(
     return tuple(
         _first_inside(at * stride - before, size, kernel, dilation)
         for at in range(positions(count))
-    )  # fmt: skip
+    )
 
 
 def _first_inside(origin: int, size: int, kernel: int, dilation: int) -> int | None:

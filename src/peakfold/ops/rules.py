@@ -67,8 +67,11 @@ def views_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
             facts = rule(ctx)
         except STOPS:
             return ()
-        return tuple(f for f in facts if _fits(_at(ctx.outputs, f.output),
-                                               _at(ctx.inputs, f.input), f.offset))  # fmt: skip
+        return tuple(
+            f
+            for f in facts
+            if _fits(_at(ctx.outputs, f.output), _at(ctx.inputs, f.input), f.offset)
+        )
 
     return told
 
@@ -85,8 +88,11 @@ def parts_or_none(rule: Callable[[Context], tuple[ViewFact, ...]]) -> ViewRule:
             facts = rule(ctx)
         except STOPS:
             return ()
-        found = tuple(f for f in facts if _fits(_at(ctx.inputs, f.input),
-                                                _at(ctx.outputs, f.output), f.offset))  # fmt: skip
+        found = tuple(
+            f
+            for f in facts
+            if _fits(_at(ctx.inputs, f.input), _at(ctx.outputs, f.output), f.offset)
+        )
         pieces = [tensor.nbytes for f in found if (tensor := _at(ctx.inputs, f.input)) is not None]
         whole = _at(ctx.outputs, 0)
         total = None if whole is None else whole.nbytes

@@ -113,7 +113,7 @@ def _slabs(problem: Problem, buffer: int) -> list[tuple[int, int, int]]:
     events = sorted(
         [(t, 1, p) for p, t in zip(live.tolist(), problem.start[own][live].tolist(), strict=True)]
         + [(t, -1, p) for p, t in zip(live.tolist(), problem.stop[own][live].tolist(), strict=True)]
-    )  # fmt: skip
+    )
     covered, rows = 0, []
     for at, (time, change, piece) in enumerate(events):
         inside = slice(low[piece], high[piece])

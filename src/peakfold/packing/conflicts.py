@@ -96,9 +96,7 @@ def heaviest_clique(problem: Problem) -> int:
     return best
 
 
-def clique_cover(
-    problem: Problem, check: Check = endless
-) -> list[list[int]]:  # fmt: skip
+def clique_cover(problem: Problem, check: Check = endless) -> list[list[int]]:
     """Cliques that together hold every conflicting pair, and every living buffer.
 
     Greedy: the first pair not yet covered is grown by whatever covers most new pairs.

@@ -29,8 +29,12 @@ MAX_BYTES = 1 << 28
 LINE_LIMIT = 1 << 16
 NUMBER_LIMIT = 1 << 62
 _NAMES = {
-    "buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower", "end": "upper",
-}  # fmt: skip
+    "buffer": "id",
+    "buffer_id": "id",
+    "start": "lower",
+    "begin": "lower",
+    "end": "upper",
+}
 _REQUIRED = ("id", "lower", "upper", "size")
 _KNOWN = (*_REQUIRED, "alignment", "offset", "hint", "gaps", "bank")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -192,10 +196,16 @@ class _Rows:
         pieces = np.array(self._pieces, dtype=np.int64).reshape(-1, 4)
         try:
             problem = Problem.of_pieces(
-                size=numbers[:, 0], align=numbers[:, 1], fixed=numbers[:, 2], first=self._first,
-                start=pieces[:, 0], stop=pieces[:, 1], lower=pieces[:, 2], upper=pieces[:, 3],
+                size=numbers[:, 0],
+                align=numbers[:, 1],
+                fixed=numbers[:, 2],
+                first=self._first,
+                start=pieces[:, 0],
+                stop=pieces[:, 1],
+                lower=pieces[:, 2],
+                upper=pieces[:, 3],
                 names=tuple(self._seen),
-            )  # fmt: skip
+            )
         except PeakfoldError as error:
             raise ModelError(error.what, where=f"{self._where}: {error.where}") from None
         return Table(problem, bounds[:, 0], bounds[:, 1], tuple(self._gaps))

@@ -72,8 +72,13 @@ def grouped(problem: Problem, group: ArrayLike, distance: ArrayLike = 0) -> Grou
     shift = away[problem.owner[order]]
     counts = np.bincount(number[problem.owner], minlength=len(labels))
     made = Problem.of_pieces(
-        size=size, align=align, fixed=fixed, first=np.concatenate([[0], np.cumsum(counts)]),
-        start=problem.start[order], stop=problem.stop[order],
-        lower=problem.lower[order] + shift, upper=problem.upper[order] + shift,
-    )  # fmt: skip
+        size=size,
+        align=align,
+        fixed=fixed,
+        first=np.concatenate([[0], np.cumsum(counts)]),
+        start=problem.start[order],
+        stop=problem.stop[order],
+        lower=problem.lower[order] + shift,
+        upper=problem.upper[order] + shift,
+    )
     return Grouped(made, number.astype(np.int64), away)

@@ -261,9 +261,11 @@ def _check(p: Problem) -> None:
     rules = (
         (p.size < 0, "size is negative"),
         (p.align < 1, "alignment is below 1"),
-        ((p.fixed != FREE) & ((p.fixed < 0) | (p.fixed % np.maximum(p.align, 1) != 0)),
-         "pinned offset is negative or breaks its own alignment"),
-    )  # fmt: skip
+        (
+            (p.fixed != FREE) & ((p.fixed < 0) | (p.fixed % np.maximum(p.align, 1) != 0)),
+            "pinned offset is negative or breaks its own alignment",
+        ),
+    )
     for bad, what in rules:
         if bad.any():
             raise UsageError(what, where=f"buffer {p.name(int(np.argmax(bad)))!r}")
@@ -273,9 +275,11 @@ def _check(p: Problem) -> None:
     owner = p.owner
     piece_rules = (
         (p.stop < p.start, "lifetime stops before it starts"),
-        ((p.lower < 0) | (p.upper < p.lower) | (p.upper > p.size[owner] if m else False),
-         "a piece lies outside its buffer"),
-    )  # fmt: skip
+        (
+            (p.lower < 0) | (p.upper < p.lower) | (p.upper > p.size[owner] if m else False),
+            "a piece lies outside its buffer",
+        ),
+    )
     for bad, what in piece_rules:
         if np.any(bad):
             raise UsageError(what, where=f"buffer {p.name(int(owner[np.argmax(bad)]))!r}")

@@ -150,9 +150,15 @@ def pack(
     capacity = None if capacity is None else whole(capacity, "capacity")
     time_limit, seed = real(time_limit, "time_limit", endless=True), whole(seed, "seed")
     state = _Search(
-        problem, capacity, minimize, Deadline.after(time_limit, on_compile), seed, progress,
-        lower_bound(problem), node_limit,
-    )  # fmt: skip
+        problem,
+        capacity,
+        minimize,
+        Deadline.after(time_limit, on_compile),
+        seed,
+        progress,
+        lower_bound(problem),
+        node_limit,
+    )
     state.raise_bound(state.bound)
     if strategy != "best" or _small(problem):
         _first(state, "by-size" if strategy == "best" else strategy)
@@ -193,9 +199,13 @@ def _result(state: _Search) -> Packing:
     if state.problem.buffers <= JUDGED:
         require_valid(state.problem, offsets)
     return Packing(
-        offsets, state.height, min(state.bound, state.height), state.height <= state.bound,
-        state.strategy, "complete" if state.done else state.ended,
-    )  # fmt: skip
+        offsets,
+        state.height,
+        min(state.bound, state.height),
+        state.height <= state.bound,
+        state.strategy,
+        "complete" if state.done else state.ended,
+    )
 
 
 def _greedy(state: _Search) -> None:
@@ -258,9 +268,7 @@ def _partial(state: _Search) -> None:
     from peakfold.packing.heuristics.order_walk import wander
 
     if not can_model(problem):
-        wander(
-            problem, state.bound, state.offer, state.over, state.seed, state.deadline.check
-        )  # fmt: skip
+        wander(problem, state.bound, state.offer, state.over, state.seed, state.deadline.check)
 
 
 def _targets(state: _Search, unit: int) -> Iterator[tuple[int, int, int]]:

@@ -96,11 +96,13 @@ def violations_naive(
     for p in range(len(owner)):
         later = slice(p + 1, None)
         clash = (
-            (np.maximum(problem.start[p], problem.start[later])
-             < np.minimum(problem.stop[p], problem.stop[later]))
+            (
+                np.maximum(problem.start[p], problem.start[later])
+                < np.minimum(problem.stop[p], problem.stop[later])
+            )
             & (np.maximum(low[p], low[later]) < np.minimum(high[p], high[later]))
             & (owner[later] != owner[p])
-        )  # fmt: skip
+        )
         pairs |= {(int(owner[p]), int(owner[p + 1 + q])) for q in np.flatnonzero(clash)}
     return found + [_overlap(problem, where, *pair) for pair in sorted(pairs)]
 
@@ -155,9 +157,14 @@ def _rectangles(problem: Problem, where: list[int]) -> Iterator[_Rectangle]:
     """Living rectangles; those of one buffer are cut where they overlap each other."""
     first = problem.first.tolist()
     columns = list(
-        zip(problem.start.tolist(), problem.stop.tolist(),
-            problem.lower.tolist(), problem.upper.tolist(), strict=True)
-    )  # fmt: skip
+        zip(
+            problem.start.tolist(),
+            problem.stop.tolist(),
+            problem.lower.tolist(),
+            problem.upper.tolist(),
+            strict=True,
+        )
+    )
     for b, base in enumerate(where):
         pieces = [p for p in columns[first[b] : first[b + 1]] if p[0] < p[1] and p[2] < p[3]]
         if len(pieces) == 1:

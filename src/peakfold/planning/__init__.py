@@ -20,10 +20,17 @@ if TYPE_CHECKING:
     from peakfold.planning.timeline import simulate as simulate
 
 _HOME = {
-    "Decisions": "decisions", "Timeline": "decisions", "simulate": "decisions",
-    "PlanOptions": "options", "Plan": "plan", "decode_plan": "plan", "encode_plan": "plan",
-    "PlanResult": "planner", "make_plan": "planner", "Summary": "summary",
-}  # fmt: skip
+    "Decisions": "decisions",
+    "Timeline": "decisions",
+    "simulate": "decisions",
+    "PlanOptions": "options",
+    "Plan": "plan",
+    "decode_plan": "plan",
+    "encode_plan": "plan",
+    "PlanResult": "planner",
+    "make_plan": "planner",
+    "Summary": "summary",
+}
 
 __all__ = [*_HOME]
 

@@ -139,12 +139,22 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
     running = way_of_running(index, file_order(index), options.lanes)
     known = all(fact.workspace is not None for fact in facts)
     return Study(
-        source, graph, recipe, target, options, policies, index, tuple(facts), tuple(bodies),
-        running.order, running, known and all(body.plan.workspace_known for body in bodies),
+        source,
+        graph,
+        recipe,
+        target,
+        options,
+        policies,
+        index,
+        tuple(facts),
+        tuple(bodies),
+        running.order,
+        running,
+        known and all(body.plan.workspace_known for body in bodies),
         any_order_bound(index, policies, least),
         all(fact.workspace == floor.workspace for fact, floor in zip(facts, least, strict=True)),
         all(body.plan.search == "complete" for body in bodies),
-    )  # fmt: skip
+    )
 
 
 def _facts(graph: Graph, op: Op, target: Target, options: PlanOptions) -> Facts:

@@ -120,8 +120,9 @@ def _layout(study: Study, mode: Mode, strategy: str) -> Layout:
     choices = list(dict.fromkeys(choices))
     layouts = [
         _objects(study, mode, strategy, choice, deadline)
-        for at, choice in enumerate(choices) if at == 0 or not deadline.expired()
-    ]  # fmt: skip
+        for at, choice in enumerate(choices)
+        if at == 0 or not deadline.expired()
+    ]
     complete = len(layouts) == len(choices) and all(layout.complete for layout in layouts)
     alone = _each_alone(study.play(full), mode)
     bound = objects_bound(alone.timeline.hulls(study.policies.align))
@@ -141,14 +142,25 @@ def _each_alone(played: Timeline, mode: Mode) -> Layout:
 def _lanes_arena(study: Study) -> Layout:
     played = study.play(full_aliasing(study))
     packing = pack_lanes(
-        study.index, played, study.running, study.policies.align,
-        time_limit=study.options.time_limit, seed=study.options.seed,
-    )  # fmt: skip
+        study.index,
+        played,
+        study.running,
+        study.policies.align,
+        time_limit=study.options.time_limit,
+        seed=study.options.seed,
+    )
     return Layout(
-        "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
-        None, packing.lower_bound, packing.optimal, packing.height,
+        "arena",
+        packing.strategy,
+        played,
+        packing.height,
+        tuple(packing.offsets.tolist()),
+        None,
+        packing.lower_bound,
+        packing.optimal,
+        packing.height,
         complete=packing.search == "complete",
-    )  # fmt: skip
+    )
 
 
 def _lanes_objects(study: Study, mode: Mode) -> Layout:
@@ -198,10 +210,16 @@ def _of_assignment(
 ) -> Layout:
     bound = objects_bound(problem)
     return Layout(
-        mode, assignment.strategy, played, assignment.total, assignment.offsets(),
-        assignment.ids, bound, assignment.total == bound,
+        mode,
+        assignment.strategy,
+        played,
+        assignment.total,
+        assignment.offsets(),
+        assignment.ids,
+        bound,
+        assignment.total == bound,
         complete=assignment.complete or assignment.total == bound,
-    )  # fmt: skip
+    )
 
 
 def _path_colours(study: Study) -> list[int]:
@@ -214,9 +232,16 @@ def _count(
 ) -> CounterPlan:
     schedule = make_schedule(study.index, study.order, study.policies)
     return count_references(
-        study.index, schedule, study.policies, study.facts, share=study.options.share,
-        inplace=aliasing.inplace, views=aliasing.views, trace=trace, colour=colour,
-    )  # fmt: skip
+        study.index,
+        schedule,
+        study.policies,
+        study.facts,
+        share=study.options.share,
+        inplace=aliasing.inplace,
+        views=aliasing.views,
+        trace=trace,
+        colour=colour,
+    )
 
 
 def trace_rows(study: Study, mode: Mode) -> tuple[CounterPlan, list[TraceRow]]:
@@ -275,14 +300,23 @@ class _Tries:
     def _packed(self, aliasing: Aliasing, played: Timeline) -> Layout:
         options = self.study.options
         packing = pack(
-            played.problem(self.study.policies.align), strategy=self.strategy,
-            time_limit=min(options.time_limit, self.deadline.left), seed=options.seed,
-        )  # fmt: skip
+            played.problem(self.study.policies.align),
+            strategy=self.strategy,
+            time_limit=min(options.time_limit, self.deadline.left),
+            seed=options.seed,
+        )
         self.complete = self.complete and packing.search == "complete"
         return Layout(
-            "arena", packing.strategy, played, packing.height, tuple(packing.offsets.tolist()),
-            None, packing.lower_bound, packing.optimal, aliasing=aliasing,
-        )  # fmt: skip
+            "arena",
+            packing.strategy,
+            played,
+            packing.height,
+            tuple(packing.offsets.tolist()),
+            None,
+            packing.lower_bound,
+            packing.optimal,
+            aliasing=aliasing,
+        )
 
 
 def _arena(study: Study, strategy: str) -> Layout:

@@ -26,8 +26,15 @@ from peakfold.transform import Split, Train
 
 ORDERS = ("file", "best")
 _FLAGS = (
-    "inplace", "views", "zero_copy", "overlap", "fold", "fold_weights", "trace", "quick",
-)  # fmt: skip
+    "inplace",
+    "views",
+    "zero_copy",
+    "overlap",
+    "fold",
+    "fold_weights",
+    "trace",
+    "quick",
+)
 COUNTER = "counter"
 PATHS = "path-coloring"
 ARENA_STRATEGIES: tuple[str, ...] = ("best", *STRATEGIES)
@@ -163,5 +170,8 @@ class PlanOptions:
 
 def no_flash(target: str) -> UsageError:
     """That a budget of flash was given where all lies in one memory."""
-    return UsageError(f"target {target} keeps nothing in flash", where="--flash",
-                      hint="leave it out, or take a microcontroller: --target tflm")  # fmt: skip
+    return UsageError(
+        f"target {target} keeps nothing in flash",
+        where="--flash",
+        hint="leave it out, or take a microcontroller: --target tflm",
+    )

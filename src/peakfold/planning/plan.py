@@ -203,9 +203,10 @@ def decode_plan(data: bytes, where: str = "plan") -> Plan:
     schema = head.get("schema") if isinstance(head, dict) else None
     if schema != SCHEMA:
         raise InvalidPlan(
-            f"its schema is {schema!r}, this version reads {SCHEMA!r}", where=where,
+            f"its schema is {schema!r}, this version reads {SCHEMA!r}",
+            where=where,
             hint="plan the model again",
-        )  # fmt: skip
+        )
     try:
         return msgspec.convert(head, Plan)
     except (msgspec.ValidationError, RecursionError) as error:

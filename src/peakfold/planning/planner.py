@@ -68,9 +68,11 @@ class PlanResult:
 
 
 def make_plan(
-    graph: Graph, options: PlanOptions | None = None, bindings: Bindings | None = None,
+    graph: Graph,
+    options: PlanOptions | None = None,
+    bindings: Bindings | None = None,
     runtime: Runtime | None = None,
-) -> PlanResult:  # fmt: skip
+) -> PlanResult:
     """Plan a graph's memory.
 
     Args:
@@ -148,7 +150,9 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         schema=SCHEMA,
         version=_version(),
         graph=GraphId(
-            name=study.source.name, format=study.source.source, source=study.source.digest,
+            name=study.source.name,
+            format=study.source.source,
+            source=study.source.digest,
             digest=study.graph.digest,
         ),
         bindings=BindingsRecord(
@@ -158,7 +162,8 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         recipe=list(study.recipe),
         target=study.target.name,
         policies=PoliciesRecord(
-            inputs=study.policies.inputs, outputs=study.policies.outputs,
+            inputs=study.policies.inputs,
+            outputs=study.policies.outputs,
             align=study.policies.align,
         ),
         mode=layout.mode,
@@ -191,7 +196,7 @@ def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) 
         lane=list(study.running.lane),
         added=list(study.running.added),
         search="complete" if layout.complete else "time limit",
-    )  # fmt: skip
+    )
 
 
 def _external(study: Study, layout: Layout) -> list[ExternalBuffer]:
@@ -240,10 +245,14 @@ def _measured(study: Study) -> dict[str, int]:
 def _buffers(study: Study, layout: Layout, at: int) -> list[PlannedBuffer]:
     """What a plan says of a block: ops that share a place for their scratch each have a buffer."""
     block, whole = layout.timeline.blocks[at], _buffer(study, layout, at)
-    return [whole] if not block.tied else [
-        msgspec.structs.replace(whole, op=op, size=live.upper, live=[live])
-        for op, live in zip(block.tied, whole.live, strict=True)
-    ]  # fmt: skip
+    return (
+        [whole]
+        if not block.tied
+        else [
+            msgspec.structs.replace(whole, op=op, size=live.upper, live=[live])
+            for op, live in zip(block.tied, whole.live, strict=True)
+        ]
+    )
 
 
 def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
@@ -253,9 +262,13 @@ def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
     offset = layout.offsets[at]
     if block.workspace >= 0:
         return PlannedBuffer(
-            what="workspace", offset=offset, size=block.size, live=live, op=block.workspace,
+            what="workspace",
+            offset=offset,
+            size=block.size,
+            live=live,
+            op=block.workspace,
             object=obj,
-        )  # fmt: skip
+        )
     if block.copy >= 0:
         nbytes = study.index.nbytes[block.copy]
         places = [Place(tensor=study.index.name(block.copy), offset=0, nbytes=nbytes)]
@@ -271,16 +284,12 @@ def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
 def _places(study: Study, layout: Layout, storage: int) -> list[Place]:
     storages = layout.timeline.storages
     return [
-        Place(
-            tensor=study.index.name(t), offset=storages.offset[t], nbytes=study.index.nbytes[t]
-        )
+        Place(tensor=study.index.name(t), offset=storages.offset[t], nbytes=study.index.nbytes[t])
         for t in storages.members[storage]
-    ]  # fmt: skip
+    ]
 
 
-def _summarise(
-    study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need
-) -> Summary:  # fmt: skip
+def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need) -> Summary:
     arena, index = layouts["arena"], study.index
     bound = arena.bound
     chosen = layouts[plan.mode].timeline

@@ -189,7 +189,5 @@ def _padded(storage: int, pieces: list[Piece], align: int) -> Block:
     """The storage as a block; what lies at its end takes the padding along."""
     extent = max(piece.upper for piece in pieces)
     size = round_up(extent, align)
-    grown = tuple(
-        Piece(p.start, p.stop, p.lower, size) if p.upper == extent else p for p in pieces
-    )  # fmt: skip
+    grown = tuple(Piece(p.start, p.stop, p.lower, size) if p.upper == extent else p for p in pieces)
     return Block(size, grown, storage=storage)

@@ -68,15 +68,17 @@ def plan_csv(plan: Plan, ops: tuple[str, ...] = ()) -> str:
     Steps ``[lower, upper)`` are those of the whole buffer that a tensor lies in.
     """
     rows = rows_of(plan, ops)
-    return csv_text([
-        ("id", "what", "lower", "upper", "size", "offset"),
-        *((row.name, row.what, row.start, row.stop, row.size, row.offset) for row in rows),
-    ])  # fmt: skip
+    return csv_text(
+        [
+            ("id", "what", "lower", "upper", "size", "offset"),
+            *((row.name, row.what, row.start, row.stop, row.size, row.offset) for row in rows),
+        ]
+    )
 
 
 def c_header(
     plan: Plan, ops: tuple[str, ...] = (), whole: Whole | None = None, model: str = ""
-) -> str:  # fmt: skip
+) -> str:
     """A header for C99, C11 and C++: arena size, alignment, an offset and a size per tensor.
 
     ``PEAKFOLD_ARENA_BYTES`` is what the runtime must be given, and is left out where that is not
@@ -91,8 +93,9 @@ def c_header(
         model: what it is a plan of; by default the name of its graph.
     """
     rows, align = rows_of(plan, ops), plan.policies.align
-    ids = _identifiers([f"{row.what}_{row.name}" if row.what != "tensor" else row.name
-                        for row in rows])  # fmt: skip
+    ids = _identifiers(
+        [f"{row.what}_{row.name}" if row.what != "tensor" else row.name for row in rows]
+    )
     body = [
         f"/* Memory plan of {_comment(model or plan.graph.name)}, made by peakfold {plan.version}.",
         f" * Target {plan.target}; {len(rows)} tensors and scratch buffers in one arena. */",
@@ -128,10 +131,10 @@ def _sizes(plan: Plan, whole: Whole) -> list[str]:
 def _asserts(ids: list[str]) -> list[str]:
     """Checks at compile time, in C++11, in C11, and in C99 by an array of negative size."""
     checks = [
-        f'PEAKFOLD_ASSERT({name}, PEAKFOLD_OFFSET_{name} + PEAKFOLD_SIZE_{name} '
-        f'<= PEAKFOLD_ARENA_HEAD_BYTES);'
+        f"PEAKFOLD_ASSERT({name}, PEAKFOLD_OFFSET_{name} + PEAKFOLD_SIZE_{name} "
+        f"<= PEAKFOLD_ARENA_HEAD_BYTES);"
         for name in ids
-    ]  # fmt: skip
+    ]
     return [
         "#if defined(__cplusplus) && __cplusplus >= 201103L",
         "#define PEAKFOLD_ASSERT(name, ok) static_assert(ok, #name)",

@@ -137,8 +137,13 @@ class Target:
 
 
 TARGETS: tuple[str, ...] = (
-    "generic", "mxnet", "tflm", "tflm-cmsis", "torch-cpu", "torch-cuda",
-)  # fmt: skip
+    "generic",
+    "mxnet",
+    "tflm",
+    "tflm-cmsis",
+    "torch-cpu",
+    "torch-cuda",
+)
 
 
 def load_target(name: str) -> Target:

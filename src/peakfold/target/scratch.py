@@ -40,9 +40,13 @@ class ScratchTable:
     pointer: int
 
     def sizes(
-        self, name: str, inputs: Sequence[Operand | None], outputs: Sequence[Operand],
-        options: Mapping[str, int] | None = None, pointer: int | None = None,
-    ) -> tuple[int, ...] | None:  # fmt: skip
+        self,
+        name: str,
+        inputs: Sequence[Operand | None],
+        outputs: Sequence[Operand],
+        options: Mapping[str, int] | None = None,
+        pointer: int | None = None,
+    ) -> tuple[int, ...] | None:
         """Bytes of each scratch buffer, or `None` when no rule covers the operator.
 
         Args:

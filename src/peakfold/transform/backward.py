@@ -74,9 +74,10 @@ class Train:
 
     def __post_init__(self) -> None:
         for value, known, what in (
-            (self.loss, LOSSES, "loss"), (self.reads, PROFILES, "gradient profile"),
+            (self.loss, LOSSES, "loss"),
+            (self.reads, PROFILES, "gradient profile"),
             (self.param_grads, PARAM_GRADS, "kind of parameter gradients"),
-        ):  # fmt: skip
+        ):
             word(value, known, what)
         if self.optimizer is not None:
             word(self.optimizer, tuple(OPTIMIZERS), "optimizer")
@@ -107,8 +108,9 @@ class _Backward:
         if not wanted & self.needed or not self.needed & set(self.graph.outputs):
             raise UsageError(
                 "nothing to train: no output depends on a parameter of floats",
-                where=f"graph {self.graph.name!r}", hint="--input-grad differentiates the inputs",
-            )  # fmt: skip
+                where=f"graph {self.graph.name!r}",
+                hint="--input-grad differentiates the inputs",
+            )
         skip = self._seed()
         for op in reversed(self.graph.ops):
             if op.name != skip:
@@ -145,15 +147,17 @@ class _Backward:
         if op.regions:
             raise ModelError(
                 f"the backward pass of {op.kind!r} is not known: its body would have to "
-                "be differentiated", where=f"op {op.name!r}",
-            )  # fmt: skip
+                "be differentiated",
+                where=f"op {op.name!r}",
+            )
         for name in op.results:
             if self.tensors[name].dtype.bits is None:
                 raise ModelError(
                     f"{name!r} has no known element type, so whether a gradient passes it is not "
-                    "known", where=f"op {op.name!r} ({op.kind})",
+                    "known",
+                    where=f"op {op.name!r} ({op.kind})",
                     hint=f"pass --shape {name}=float32:AxBxC",
-                )  # fmt: skip
+                )
 
     @staticmethod
     def _spec(op: Op) -> GradSpec:
@@ -163,7 +167,7 @@ class _Backward:
         every = tuple(range(len(op.inputs))) if -1 in spec.wrt else tuple(spec.wrt)
         return tuple(
             at for at, name in enumerate(op.inputs) if at in every and name and self._real(name)
-        )  # fmt: skip
+        )
 
     # --- where gradients come from -------------------------------------------------------
 
@@ -182,9 +186,10 @@ class _Backward:
         last = next((op for op in reversed(self.graph.ops) if op.kind == "softmax"), None)
         if last is None:
             raise ModelError(
-                "no softmax to take as the loss", where=f"graph {self.graph.name!r}",
+                "no softmax to take as the loss",
+                where=f"graph {self.graph.name!r}",
                 hint="--loss external takes the gradient of each output as given",
-            )  # fmt: skip
+            )
         output, logits = last.outputs[0], last.inputs[0]
         shape = (self.tensors[output].shape or ())[:-1]
         label = self._free("label")
@@ -192,8 +197,16 @@ class _Backward:
         self.inputs.append(label)
         result = self._gradient(logits)
         attrs: dict[str, AttrValue] = {"form": "pointwise", "profile": self.options.reads}
-        self._emit(Op(self._free(f"{last.name}.grad"), "softmax_output_grad", (output, label),
-                      (result,), attrs, scope=last.scope))  # fmt: skip
+        self._emit(
+            Op(
+                self._free(f"{last.name}.grad"),
+                "softmax_output_grad",
+                (output, label),
+                (result,),
+                attrs,
+                scope=last.scope,
+            )
+        )
         return last.name
 
     # --- one op ----------------------------------------------------------------------------
@@ -225,17 +238,27 @@ class _Backward:
             )
         operands = tuple(dict.fromkeys(operands_of(op, reads, group, incoming)))
         attrs: dict[str, AttrValue] = {
-            "form": reads.form, "profile": self.options.reads, "wrt": tuple(group),
+            "form": reads.form,
+            "profile": self.options.reads,
+            "wrt": tuple(group),
             "macs": self._macs(op, spec, group),
-        }  # fmt: skip
+        }
         if reads.form == "slices":
             attrs |= {"axis": op.attrs.get("axis", 0), "starts": self._starts(op, group)}
         label = f"{op.name}.grad" + ("" if len(group) > 1 else f".{group[0]}")
         writes = list(dict.fromkeys(writes))
-        self._emit(Op(
-            self._free(label), grad_kind(op.kind), operands, tuple(outputs), attrs,
-            reads=tuple(writes), writes=tuple(writes), scope=op.scope,
-        ))  # fmt: skip
+        self._emit(
+            Op(
+                self._free(label),
+                grad_kind(op.kind),
+                operands,
+                tuple(outputs),
+                attrs,
+                reads=tuple(writes),
+                writes=tuple(writes),
+                scope=op.scope,
+            )
+        )
 
     def _macs(self, op: Op, spec: GradSpec, group: list[int]) -> int:
         rule = lookup(op.kind).macs
@@ -254,8 +277,11 @@ class _Backward:
     def _gradient(self, name: str) -> str:
         """A new piece of the gradient of a tensor."""
         pieces = self.pieces.setdefault(name, [])
-        made = self._new(f"{name}.grad" if not pieces else f"{name}.grad.{len(pieces)}",
-                         self.tensors[name], Role.GRADIENT)  # fmt: skip
+        made = self._new(
+            f"{name}.grad" if not pieces else f"{name}.grad.{len(pieces)}",
+            self.tensors[name],
+            Role.GRADIENT,
+        )
         pieces.append(made)
         return made
 
@@ -298,22 +324,31 @@ class _Backward:
         graph, kept = self.graph, self.options.keep_outputs
         inputs = [self._total(name) for name in graph.inputs if name in wanted]
         parameters = {
-            t.name: total for t in graph.tensors
+            t.name: total
+            for t in graph.tensors
             if t.name in wanted and t.role is Role.PARAMETER and (total := self._total(t.name))
-        }  # fmt: skip
+        }
         outputs = [*(graph.outputs if kept else ()), *filter(None, inputs)]
         if self.options.optimizer is not None:
             self._optimize(parameters)
         elif self.options.param_grads == "dynamic":
             outputs += parameters.values()
-        order = {Role.INPUT: 0, Role.PARAMETER: 1, Role.CONSTANT: 1, Role.STATE: 1,
-                 Role.OPTIMIZER_STATE: 1}  # fmt: skip
+        order = {
+            Role.INPUT: 0,
+            Role.PARAMETER: 1,
+            Role.CONSTANT: 1,
+            Role.STATE: 1,
+            Role.OPTIMIZER_STATE: 1,
+        }
         tensors = sorted(self.tensors.values(), key=lambda t: order.get(t.role, 2))
         return replace(
-            graph, tensors=tuple(tensors), ops=(*graph.ops, *self.ops),
-            inputs=(*graph.inputs, *self.inputs), outputs=tuple(dict.fromkeys(outputs)),
+            graph,
+            tensors=tuple(tensors),
+            ops=(*graph.ops, *self.ops),
+            inputs=(*graph.inputs, *self.inputs),
+            outputs=tuple(dict.fromkeys(outputs)),
             notes=(*graph.notes, *self._notes()),
-        )  # fmt: skip
+        )
 
     def _notes(self) -> Iterator[str]:
         if self.undeclared:
@@ -329,7 +364,12 @@ class _Backward:
                 self._new(f"{parameter}.{name}.{n}", self.tensors[parameter], Role.OPTIMIZER_STATE)
                 for n in range(copies)
             ]
-            self._emit(Op(
-                self._free(f"{parameter}.step"), f"{name}_step", (parameter, gradient, *state), (),
-                writes=(parameter, *state),
-            ))  # fmt: skip
+            self._emit(
+                Op(
+                    self._free(f"{parameter}.step"),
+                    f"{name}_step",
+                    (parameter, gradient, *state),
+                    (),
+                    writes=(parameter, *state),
+                )
+            )

@@ -169,8 +169,9 @@ class _Splitter:
             raise self._refused(f"it has {self.rows} rows")
 
     def _refused(self, reason: str) -> UsageError:
-        return UsageError(f"cannot split the part before it: {reason}",
-                          where=f"tensor {self.options.upto!r}")  # fmt: skip
+        return UsageError(
+            f"cannot split the part before it: {reason}", where=f"tensor {self.options.upto!r}"
+        )
 
     def run(self) -> Graph:
         graph, count = self.graph, self.options.patches
@@ -178,8 +179,7 @@ class _Splitter:
         bands = [Interval(a, b) for a, b in pairwise(edges)]
         made = [self._band(n, rows) for n, rows in enumerate(bands)]
         result = self.options.upto
-        self.ops.append(Op(f"{result}.join", "concat", tuple(made), (result,),
-                           {"axis": self.axis}))  # fmt: skip
+        self.ops.append(Op(f"{result}.join", "concat", tuple(made), (result,), {"axis": self.axis}))
         members = set(self.head)
         gone = {name for at in self.head for name in graph.ops[at].results} - {result}
         after = self.head[-1]
@@ -209,9 +209,14 @@ class _Splitter:
             attrs = {**op.attrs, **patch.attrs}
             outputs = tuple(made if name else "" for name in op.outputs)
             self.ops.append(
-                replace(op, name=f"{op.name}@{number}", inputs=tuple(inputs), outputs=outputs,
-                        attrs=attrs)
-            )  # fmt: skip
+                replace(
+                    op,
+                    name=f"{op.name}@{number}",
+                    inputs=tuple(inputs),
+                    outputs=outputs,
+                    attrs=attrs,
+                )
+            )
             whole[result] = (made, patch.rows)
         return self._rows_of(self.options.upto, needs[self.options.upto], whole, number)
 
@@ -243,9 +248,19 @@ class _Splitter:
         if cut not in self.tensors:
             self._add(cut, name, rows)
             begin, end = rows.start - covers.start, rows.stop - covers.start
-            self.ops.append(Op(f"{cut}.cut", "slice", (source,), (cut,), {
-                "starts": (begin,), "ends": (end,), "axes": (self.axis,),
-            }))  # fmt: skip
+            self.ops.append(
+                Op(
+                    f"{cut}.cut",
+                    "slice",
+                    (source,),
+                    (cut,),
+                    {
+                        "starts": (begin,),
+                        "ends": (end,),
+                        "axes": (self.axis,),
+                    },
+                )
+            )
         return cut
 
     def _tensor(self, name: str, rows: Interval, number: int) -> str:

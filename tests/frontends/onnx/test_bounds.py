@@ -23,9 +23,14 @@ def value(name: str, dims: list[Any] | None, kind: int = F32) -> Any:
 
 
 def model(
-    nodes: list[Any], inputs: list[Any], outputs: list[Any], *, stored: list[Any] | None = None,
-    functions: list[Any] | None = None, opset: int = 18,
-) -> ModelProto:  # fmt: skip
+    nodes: list[Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    *,
+    stored: list[Any] | None = None,
+    functions: list[Any] | None = None,
+    opset: int = 18,
+) -> ModelProto:
     graph = helper.make_graph(nodes, "g", inputs, outputs, stored or [])
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("f", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=functions or [])
@@ -59,20 +64,23 @@ def test_versions_beyond_32_bits_are_refused(version: int, tmp_path: Path) -> No
 
 
 # Each of these ends the process, or takes it out of bounds, when onnx's own rule sees it.
-@pytest.mark.parametrize(("op", "inputs", "outputs", "attrs"), [
-    ("LayerNormalization", [[2, 4], [4]], 1, {"axis": 2**31}),
-    ("LayerNormalization", [[2, 4], [4]], 1, {"axis": 3}),
-    ("LayerNormalization", [[2, 4], [4]], 1, {"axis": -(2**63)}),
-    ("GatherND", [[8, 8], [8, 1]], 1, {"batch_dims": -1}),
-    ("GatherND", [[8, 8], [8, 1]], 1, {"batch_dims": 2**40}),
-    ("Split", [[4, 4]], 3, {"num_outputs": 1}),
-    ("Split", [[4, 4]], 1, {"num_outputs": 2**62}),
-    ("Einsum", [[2, 2]], 1, {"equation": "." * 30}),
-    ("Concat", [[2, 2], [2, 2]], 1, {"axis": 2**40}),
-    ("Softmax", [[2, 2]], 1, {"axis": -(2**40)}),
-    ("Transpose", [[2, 2]], 1, {"perm": [2**40, 0]}),
-    ("Transpose", [[2, 2]], 1, {"perm": list(range(100))}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "attrs"),
+    [
+        ("LayerNormalization", [[2, 4], [4]], 1, {"axis": 2**31}),
+        ("LayerNormalization", [[2, 4], [4]], 1, {"axis": 3}),
+        ("LayerNormalization", [[2, 4], [4]], 1, {"axis": -(2**63)}),
+        ("GatherND", [[8, 8], [8, 1]], 1, {"batch_dims": -1}),
+        ("GatherND", [[8, 8], [8, 1]], 1, {"batch_dims": 2**40}),
+        ("Split", [[4, 4]], 3, {"num_outputs": 1}),
+        ("Split", [[4, 4]], 1, {"num_outputs": 2**62}),
+        ("Einsum", [[2, 2]], 1, {"equation": "." * 30}),
+        ("Concat", [[2, 2], [2, 2]], 1, {"axis": 2**40}),
+        ("Softmax", [[2, 2]], 1, {"axis": -(2**40)}),
+        ("Transpose", [[2, 2]], 1, {"perm": [2**40, 0]}),
+        ("Transpose", [[2, 2]], 1, {"perm": list(range(100))}),
+    ],
+)
 def test_numbers_that_c_trusts_are_looked_at_first(
     op: str, inputs: list[list[int]], outputs: int, attrs: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -103,9 +111,11 @@ def test_a_condition_is_one_truth_value(kind: int, dims: list[int], tmp_path: Pa
     given = [value("c", dims, kind), value("x", [2])]
     refused(model([node], given, [value("y", [2])]), tmp_path, r"op 'y' \(If\): its condition is")
     body = helper.make_graph(
-        [helper.make_node("Identity", ["c"], ["d"])], "b",
-        [value("i", [], I64), value("c", [], BOOL)], [value("d", [], BOOL)],
-    )  # fmt: skip
+        [helper.make_node("Identity", ["c"], ["d"])],
+        "b",
+        [value("i", [], I64), value("c", [], BOOL)],
+        [value("d", [], BOOL)],
+    )
     node = helper.make_node("Loop", ["", "c"], [], body=body)
     refused(model([node], given[:1], [value("c", dims, kind)]), tmp_path, "its condition is")
 
@@ -173,8 +183,11 @@ def growing(depth: int) -> Any:
     inner = []
     if depth:
         inner = [helper.make_node("Loop", ["M", "", "one"], [f"g{depth}"], body=growing(depth - 1))]
-    nodes = [*inner, helper.make_node("Concat", [f"v{depth}"] * 2, [f"w{depth}"], axis=0),
-             helper.make_node("Identity", [f"c{depth}"], [f"d{depth}"])]  # fmt: skip
+    nodes = [
+        *inner,
+        helper.make_node("Concat", [f"v{depth}"] * 2, [f"w{depth}"], axis=0),
+        helper.make_node("Identity", [f"c{depth}"], [f"d{depth}"]),
+    ]
     given = [value(f"i{depth}", [], I64), value(f"c{depth}", [], BOOL), value(f"v{depth}", [1])]
     return helper.make_graph(
         nodes, "b", given, [value(f"d{depth}", [], BOOL), value(f"w{depth}", None)]
@@ -204,12 +217,17 @@ def function(name: str, *calls: str) -> Any:
     return helper.make_function("f", name, ["x"], ["y"], nodes, opsets)
 
 
-@pytest.mark.parametrize(("functions", "words"), [
-    ([function(f"f{n}", *[f"f{n + 1}"] * 2) for n in range(40)] + [function("f40")],
-     "more than 1000000 nodes"),
-    ([function(f"f{n}", f"f{n + 1}") for n in range(3000)] + [function("f3000")], "100 deep"),
-    ([function("f0", "f1"), function("f1", "f0")], "calls itself"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("functions", "words"),
+    [
+        (
+            [function(f"f{n}", *[f"f{n + 1}"] * 2) for n in range(40)] + [function("f40")],
+            "more than 1000000 nodes",
+        ),
+        ([function(f"f{n}", f"f{n + 1}") for n in range(3000)] + [function("f3000")], "100 deep"),
+        ([function("f0", "f1"), function("f1", "f0")], "calls itself"),
+    ],
+)
 def test_functions_that_grow_without_end_are_refused_before_they_are_inlined(
     functions: list[Any], words: str, tmp_path: Path
 ) -> None:
@@ -221,8 +239,10 @@ def test_functions_that_grow_without_end_are_refused_before_they_are_inlined(
 def test_what_a_function_stores_lies_in_the_folder_too(tmp_path: Path) -> None:
     stored = TensorProto(name="w", data_type=F32, dims=[2], data_location=TensorProto.EXTERNAL)
     stored.external_data.add(key="location", value="/etc/hostname")
-    nodes = [helper.make_node("Constant", [], ["w"], value=stored),
-             helper.make_node("Add", ["x", "w"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=stored),
+        helper.make_node("Add", ["x", "w"], ["y"]),
+    ]
     kept = helper.make_function("f", "f0", ["x"], ["y"], nodes, [helper.make_opsetid("", 18)])
     node = helper.make_node("f0", ["x"], ["y"], domain="f")
     proto = model([node], [value("x", [2])], [value("y", [2])], functions=[kept])
@@ -232,9 +252,11 @@ def test_what_a_function_stores_lies_in_the_folder_too(tmp_path: Path) -> None:
 def test_a_value_is_computed_only_where_little_work_and_memory_is_sure(tmp_path: Path) -> None:
     # An equation over four axes of 1,024 is 10^12 products for one number.
     shape = helper.make_tensor("t", I64, [1024], [1] * 1024)
-    nodes = [helper.make_node("Einsum", ["t"] * 4, ["s"], equation="a,b,c,d->"),
-             helper.make_node("Reshape", ["x", "u"], ["y"]),
-             helper.make_node("Unsqueeze", ["s", "zero"], ["u"])]  # fmt: skip
+    nodes = [
+        helper.make_node("Einsum", ["t"] * 4, ["s"], equation="a,b,c,d->"),
+        helper.make_node("Reshape", ["x", "u"], ["y"]),
+        helper.make_node("Unsqueeze", ["s", "zero"], ["u"]),
+    ]
     zero = helper.make_tensor("zero", I64, [1], [0])
     proto = model(nodes, [value("x", [4])], [value("y", None)], stored=[shape, zero])
     start = time.process_time()
@@ -247,12 +269,19 @@ def test_a_value_is_computed_only_where_little_work_and_memory_is_sure(tmp_path:
 
 
 RAW = [
-    (F32, [2], 8, True), (F32, [2], 7, False), (F32, [2], 12, False), (F32, [], 4, True),
-    (F32, [0], 4, False), (TensorProto.INT4, [3], 2, True), (TensorProto.INT4, [3], 3, False),
-    (TensorProto.BOOL, [3], 3, True), (TensorProto.COMPLEX64, [1], 8, True),
-    (TensorProto.BFLOAT16, [3], 4, False), (F32, [2**40], 8, False),
+    (F32, [2], 8, True),
+    (F32, [2], 7, False),
+    (F32, [2], 12, False),
+    (F32, [], 4, True),
+    (F32, [0], 4, False),
+    (TensorProto.INT4, [3], 2, True),
+    (TensorProto.INT4, [3], 3, False),
+    (TensorProto.BOOL, [3], 3, True),
+    (TensorProto.COMPLEX64, [1], 8, True),
+    (TensorProto.BFLOAT16, [3], 4, False),
+    (F32, [2**40], 8, False),
     (F32, [3], 0, True),  # weights that were stripped are another matter
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "dims", "size", "fine"), RAW)
@@ -267,32 +296,43 @@ def test_inline_data_is_as_long_as_type_and_shape_need(
     elif place == "attribute":
         nodes = [helper.make_node("com.example", ["x"], ["y"], domain="f", table=stored)]
     proto = model(
-        nodes, [value("x", [1])], [value("y", None, kind)],
-        stored=[stored] if place == "initializer" else [], opset=21,
-    )  # fmt: skip
+        nodes,
+        [value("x", [1])],
+        [value("y", None, kind)],
+        stored=[stored] if place == "initializer" else [],
+        opset=21,
+    )
     if fine:
         read(proto, tmp_path)
     else:
         refused(proto, tmp_path, rf"tensor 'w'.*{size} bytes are stored")
 
 
-@pytest.mark.parametrize(("kind", "field", "counts"), [
-    (F32, "float_data", {3: True, 2: False, 4: False}),
-    (TensorProto.DOUBLE, "double_data", {3: True, 2: False}),
-    (I64, "int64_data", {3: True, 4: False}),
-    (TensorProto.UINT32, "uint64_data", {3: True, 4: False}),
-    (TensorProto.FLOAT16, "int32_data", {3: True, 2: False}),
-    (TensorProto.INT4, "int32_data", {2: True, 3: False}),
-    (TensorProto.COMPLEX64, "float_data", {6: True, 3: False}),
-    (F32, "int64_data", {3: False}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "field", "counts"),
+    [
+        (F32, "float_data", {3: True, 2: False, 4: False}),
+        (TensorProto.DOUBLE, "double_data", {3: True, 2: False}),
+        (I64, "int64_data", {3: True, 4: False}),
+        (TensorProto.UINT32, "uint64_data", {3: True, 4: False}),
+        (TensorProto.FLOAT16, "int32_data", {3: True, 2: False}),
+        (TensorProto.INT4, "int32_data", {2: True, 3: False}),
+        (TensorProto.COMPLEX64, "float_data", {6: True, 3: False}),
+        (F32, "int64_data", {3: False}),
+    ],
+)
 def test_typed_data_has_as_many_entries_as_elements(
     kind: int, field: str, counts: dict[int, bool], tmp_path: Path
 ) -> None:
     for count, fine in counts.items():
         stored = TensorProto(name="w", data_type=kind, dims=[3], **{field: [1] * count})
-        proto = model([helper.make_node("Identity", ["w"], ["y"])], [], [value("y", None, kind)],
-                      stored=[stored], opset=21)  # fmt: skip
+        proto = model(
+            [helper.make_node("Identity", ["w"], ["y"])],
+            [],
+            [value("y", None, kind)],
+            stored=[stored],
+            opset=21,
+        )
         if fine:
             read(proto, tmp_path)
         else:

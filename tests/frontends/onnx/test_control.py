@@ -25,9 +25,10 @@ def plan(tmp_path: Path, text: str, *dims: str, shapes: tuple[str, ...] = ()) ->
 def workspace(result: PlanResult, kind: str) -> int:
     ops = result.study.graph.ops
     return sum(
-        b.size for b in result.plan.buffers
+        b.size
+        for b in result.plan.buffers
         if b.what == "workspace" and b.op is not None and ops[b.op].kind == kind
-    )  # fmt: skip
+    )
 
 
 IF = model(

@@ -34,9 +34,7 @@ def test_a_dimension_below_0_is_open(tmp_path: Path) -> None:
     proto = model([-1, 4], declared=[-1, 4])
     with pytest.raises(ModelError, match=r"x0\.0"):
         Index.of(read(tmp_path, proto).graph)
-    for loaded in (
-        read(tmp_path, proto, shapes=("x0=2x4",)), read(tmp_path, proto, ("x0.0=2",))
-    ):  # fmt: skip
+    for loaded in (read(tmp_path, proto, shapes=("x0=2x4",)), read(tmp_path, proto, ("x0.0=2",))):
         assert make_plan(loaded.graph).summary.arena_bytes == 64
         assert cost_of(loaded.graph).total().figures.other_ops == 8
         assert not loaded.graph.notes
@@ -58,10 +56,13 @@ def test_a_given_shape_wins_over_a_name_that_means_several(tmp_path: Path, name:
     assert [loaded.graph[f"y{at}"].shape for at in range(3)] == [(2, 3), (4, 5), (4,)]
     assert any(repr(name) in note and "win" in note for note in loaded.graph.notes)
     plan = make_plan(loaded.graph, PlanOptions(align=1), loaded.bindings).plan
-    again = load(loaded.path, Bindings.parse(
-        [f"{k}={v}" for k, v in plan.bindings.dims.items()],
-        [f"{k}={v}" for k, v in plan.bindings.shapes.items()],
-    ))  # fmt: skip
+    again = load(
+        loaded.path,
+        Bindings.parse(
+            [f"{k}={v}" for k, v in plan.bindings.dims.items()],
+            [f"{k}={v}" for k, v in plan.bindings.shapes.items()],
+        ),
+    )
     assert again.graph.digest == plan.graph.source
 
 

@@ -24,10 +24,12 @@ def write(path: Path, location: str, *, dims: list[int], offset: int = 0, length
         tensor.external_data.append(StringStringEntryProto(key=key, value=value))
     shape = [dims[0], 1]
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["w", "x"], ["y"])], "g",
+        [helper.make_node("MatMul", ["w", "x"], ["y"])],
+        "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [dims[1], 1])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], [tensor],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [tensor],
+    )
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
 
@@ -77,10 +79,12 @@ def test_a_small_external_value_that_decides_a_shape_is_read(tmp_path: Path) -> 
     target.external_data.append(StringStringEntryProto(key="location", value="s.bin"))
     (tmp_path / "s.bin").write_bytes(np.array([2, 6], np.int64).tobytes())
     graph = helper.make_graph(
-        [helper.make_node("Reshape", ["x", "target"], ["y"])], "g",
+        [helper.make_node("Reshape", ["x", "target"], ["y"])],
+        "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [target],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [target],
+    )
     opset = [helper.make_opsetid("", 17)]
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
@@ -142,9 +146,17 @@ def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("m.ort", "onnx"), ("m.pth", "module:callable"), ("m.gguf", "export"), ("m.h5", "tflite"),
-     ("m.keras", "tflite"), ("m.onnxtxt", "parser"), ("m.mlmodel", "onnx"), ("m.pt", "pt2")],
-)  # fmt: skip
+    [
+        ("m.ort", "onnx"),
+        ("m.pth", "module:callable"),
+        ("m.gguf", "export"),
+        ("m.h5", "tflite"),
+        ("m.keras", "tflite"),
+        ("m.onnxtxt", "parser"),
+        ("m.mlmodel", "onnx"),
+        ("m.pt", "pt2"),
+    ],
+)
 def test_a_format_that_is_not_read_says_what_to_do(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(UsageError) as caught:

@@ -19,8 +19,10 @@ def read(path: Path, inner: list, versions: tuple[int, int], *, known: bool = Tr
     """A call of function ``act`` (a -> b), then a Relu; versions of the function and the model."""
     opsets = [helper.make_opsetid("", versions[0])]
     function = helper.make_function("my", "act", ["a"], ["b"], inner, opsets)
-    nodes = [helper.make_node("act", ["x"], ["t"], domain="my"),
-             helper.make_node("Relu", ["t"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("act", ["x"], ["t"], domain="my"),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
     x, y, t = (helper.make_tensor_value_info(n, F, [2, 3]) for n in "xyt")
     graph = helper.make_graph(nodes, "g", [x], [y], value_info=[t] if known else [])
     imports = [helper.make_opsetid("", versions[1]), helper.make_opsetid("my", 1)]

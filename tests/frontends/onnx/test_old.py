@@ -65,9 +65,18 @@ def test_a_bias_of_opset_6_lies_along_its_axis(tmp_path: Path, batch: int) -> No
 
 @pytest.mark.parametrize(
     ("op", "axis", "small"),
-    [("Add", 0, [2]), ("Sub", 1, [3, 4]), ("Mul", 2, [4]), ("Div", -2, [4]), ("Pow", 3, [5]),
-     ("And", 1, [3]), ("Greater", 1, [3]), ("Equal", None, [4, 5]), ("Add", 2, [])],
-)  # fmt: skip
+    [
+        ("Add", 0, [2]),
+        ("Sub", 1, [3, 4]),
+        ("Mul", 2, [4]),
+        ("Div", -2, [4]),
+        ("Pow", 3, [5]),
+        ("And", 1, [3]),
+        ("Greater", 1, [3]),
+        ("Equal", None, [4, 5]),
+        ("Add", 2, []),
+    ],
+)
 def test_a_broadcasting_op_has_the_shape_of_its_first_operand(
     tmp_path: Path, op: str, axis: int | None, small: list[int]
 ) -> None:
@@ -154,8 +163,14 @@ def test_nonsense_in_an_old_node_is_named(
 
 
 def test_weights_that_are_no_inputs_are_read_in_version_3_too(tmp_path: Path) -> None:
-    file = write(tmp_path, [helper.make_node("Split", ["w"], ["y", "z"], axis=0)], {},
-                 {"y": [2, 4], "z": [2, 4]}, {"w": np.ones((4, 4), np.float32)}, 6)  # fmt: skip
+    file = write(
+        tmp_path,
+        [helper.make_node("Split", ["w"], ["y", "z"], axis=0)],
+        {},
+        {"y": [2, 4], "z": [2, 4]},
+        {"w": np.ones((4, 4), np.float32)},
+        6,
+    )
     model = onnx.load(file)
     del model.graph.input[:]
     onnx.save(model, file)
@@ -165,8 +180,14 @@ def test_weights_that_are_no_inputs_are_read_in_version_3_too(tmp_path: Path) ->
 
 
 def test_a_weight_that_is_declared_otherwise_is_a_doubt(tmp_path: Path) -> None:
-    file = write(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 4]},
-                 {"y": [1, 4]}, {"w": np.ones((4, 4), np.float32)}, 6)  # fmt: skip
+    file = write(
+        tmp_path,
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": [1, 4]},
+        {"y": [1, 4]},
+        {"w": np.ones((4, 4), np.float32)},
+        6,
+    )
     assert not load(file).graph.doubts
     model = onnx.load(file)
     model.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 5

@@ -119,8 +119,11 @@ def test_folded_results_are_parameters_and_their_sources_cost_nothing(tmp_path: 
     assert [op.kind for op in folded.ops] == ["add"]
     assert folded["n"].role is Role.PARAMETER
     assert static_bytes(folded) == {
-        Role.PARAMETER: 32, Role.CONSTANT: 0, Role.STATE: 0, Role.OPTIMIZER_STATE: 0,
-    }  # fmt: skip
+        Role.PARAMETER: 32,
+        Role.CONSTANT: 0,
+        Role.STATE: 0,
+        Role.OPTIMIZER_STATE: 0,
+    }
     assert {t.name for t in folded.tensors} == {"x", "n", "y"}
 
 
@@ -169,9 +172,12 @@ def test_int4_weights_take_half_a_byte(tmp_path: Path) -> None:
     w = helper.make_tensor("w", TensorProto.INT4, [3, 3], list(range(-4, 5)))
     scale = numpy_helper.from_array(np.float32(1), "s")
     graph = helper.make_graph(
-        [helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], "g", [],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 3])], [w, scale],
-    )  # fmt: skip
+        [helper.make_node("DequantizeLinear", ["w", "s"], ["y"])],
+        "g",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 3])],
+        [w, scale],
+    )
     path = tmp_path / "m.onnx"
     opset = [helper.make_opsetid("", 21)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), path)
@@ -182,9 +188,12 @@ def test_opset_below_seven_goes_through_the_version_converter(tmp_path: Path) ->
     w = numpy_helper.from_array(np.ones(3, np.float32), "b")
     node = helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=1)
     graph = helper.make_graph(
-        [node], "old", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])], [w],
-    )  # fmt: skip
+        [node],
+        "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+        [w],
+    )
     path = tmp_path / "m.onnx"
     opset = [helper.make_opsetid("", 6)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=4), path)
@@ -242,10 +251,16 @@ def test_random_ops_keep_their_order_through_a_state(tmp_path: Path) -> None:
 
 def test_bindings_are_read_strictly() -> None:
     for dims, shapes in (
-        (["batch"], []), (["=3"], []), (["b=-1"], []), (["b=1", "b=2"], []),
-        ([], ["x"]), ([], ["x=1x?"]), ([], ["x=nope:3"]), ([], ["x=1", "x=2"]),
+        (["batch"], []),
+        (["=3"], []),
+        (["b=-1"], []),
+        (["b=1", "b=2"], []),
+        ([], ["x"]),
+        ([], ["x=1x?"]),
+        ([], ["x=nope:3"]),
+        ([], ["x=1", "x=2"]),
         (["b=999999999999999999"], []),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError):
             Bindings.parse(dims, shapes)
 
@@ -282,13 +297,20 @@ def test_weights_in_attributes_are_said(shared: Path) -> None:
 def test_nodes_that_differ_in_one_thing_have_shapes_of_their_own(tmp_path: Path) -> None:
     """Types are inferred once a signature: one attribute, number, operand or result more is one."""
     same = [
-        "a = Conv <pads=[1,1,1,1]> (x, w)", "b = Conv <pads=[0,0,0,0]> (x, w)",
-        "c = Conv <pads=[1,1,1,1]> (x, v)", "d = Conv <pads=[1,1,1,1]> (x, w)",
-        "e = Reshape (x, s)", "f = Reshape (x, t)", "g = Reshape (x, s)",
-        "h = Cast <to=10> (x)", "i = Cast <to=7> (x)",
-        "j, k = MaxPool <kernel_shape=[2,2]> (x)", "l = MaxPool <kernel_shape=[2,2]> (x)",
-        "m = Slice (x, zero, one, axes)", "n = Slice (x, zero, one)",
-    ]  # fmt: skip
+        "a = Conv <pads=[1,1,1,1]> (x, w)",
+        "b = Conv <pads=[0,0,0,0]> (x, w)",
+        "c = Conv <pads=[1,1,1,1]> (x, v)",
+        "d = Conv <pads=[1,1,1,1]> (x, w)",
+        "e = Reshape (x, s)",
+        "f = Reshape (x, t)",
+        "g = Reshape (x, s)",
+        "h = Cast <to=10> (x)",
+        "i = Cast <to=7> (x)",
+        "j, k = MaxPool <kernel_shape=[2,2]> (x)",
+        "l = MaxPool <kernel_shape=[2,2]> (x)",
+        "m = Slice (x, zero, one, axes)",
+        "n = Slice (x, zero, one)",
+    ]
     names = [n.strip() for line in same for n in line.split("=")[0].split(",")]
     text = model(
         "g (float[1,4,8,8] x, float[5,4,3,3] w, float[6,4,3,3] v) => "

@@ -54,9 +54,12 @@ def _quantised(channels_last: int) -> tuple[list, dict, dict, list]:
         helper.make_node("Transpose", ["c"], ["y"], perm=there[1]),
     ]
     stored = [
-        _const("s", np.float32(0.05)), _const("z", np.uint8(0)), _const("ws", np.float32(0.01)),
-        _const("wz", np.int8(0)), _const("w", np.ones((16, 4, 3, 3), np.int8)),
-    ]  # fmt: skip
+        _const("s", np.float32(0.05)),
+        _const("z", np.uint8(0)),
+        _const("ws", np.float32(0.01)),
+        _const("wz", np.int8(0)),
+        _const("w", np.ones((16, 4, 3, 3), np.int8)),
+    ]
     return nodes, {"x": (F, [1, 4, 32, 48])}, {"y": (U8, [1, 16, 32, 48])}, stored
 
 
@@ -71,17 +74,28 @@ def test_a_quantised_convolution_counts_the_same_in_both_layouts(tmp_path: Path,
 
 def test_pools_with_channels_last(tmp_path: Path) -> None:
     nodes = [
-        helper.make_node("NhwcMaxPool", ["x"], ["a"], domain=MS, kernel_shape=[3, 2],
-                         strides=[2, 1]),
-        helper.make_node("QLinearAveragePool", ["a", "s", "z", "s", "z"], ["b"], domain=MS,
-                         kernel_shape=[2, 5], channels_last=1),
-        helper.make_node("QLinearGlobalAveragePool", ["b", "s", "z", "s", "z"], ["y"],
-                         domain=MS, channels_last=1),
-    ]  # fmt: skip
+        helper.make_node(
+            "NhwcMaxPool", ["x"], ["a"], domain=MS, kernel_shape=[3, 2], strides=[2, 1]
+        ),
+        helper.make_node(
+            "QLinearAveragePool",
+            ["a", "s", "z", "s", "z"],
+            ["b"],
+            domain=MS,
+            kernel_shape=[2, 5],
+            channels_last=1,
+        ),
+        helper.make_node(
+            "QLinearGlobalAveragePool", ["b", "s", "z", "s", "z"], ["y"], domain=MS, channels_last=1
+        ),
+    ]
     graph = graph_of(
-        tmp_path, nodes, {"x": (U8, [2, 31, 48, 5])}, {"y": (U8, [2, 1, 1, 5])},
+        tmp_path,
+        nodes,
+        {"x": (U8, [2, 31, 48, 5])},
+        {"y": (U8, [2, 1, 1, 5])},
         [_const("s", np.float32(1)), _const("z", np.uint8(0))],
-    )  # fmt: skip
+    )
     assert [graph[n].shape for n in "aby"] == [(2, 15, 47, 5), (2, 14, 43, 5), (2, 1, 1, 5)]
 
 
@@ -92,9 +106,12 @@ def test_pools_with_channels_last(tmp_path: Path) -> None:
 def test_convolutions_with_channels_last(tmp_path: Path, kind: str, weight: list[int]) -> None:
     nodes = [helper.make_node(kind, ["x", "w"], ["y"], domain=MS, strides=[2, 1])]
     graph = graph_of(
-        tmp_path, nodes, {"x": (F, [2, 31, 48, 5])}, {"y": (F, [2, 15, 47, 7])},
+        tmp_path,
+        nodes,
+        {"x": (F, [2, 31, 48, 5])},
+        {"y": (F, [2, 15, 47, 7])},
         [_const("w", np.zeros(weight, np.float32))],
-    )  # fmt: skip
+    )
     assert graph["y"].shape == (2, 15, 47, 7)
     assert cost_of(graph).total().figures.macs == 2 * 15 * 47 * 7 * 5 * 6
 
@@ -108,9 +125,16 @@ def test_a_fused_product_reads_all_its_flags(
         return [shape[2], 2, 6, shape[3]] if first else shape
 
     node = helper.make_node(
-        "FusedMatMul", ["a", "b"], ["y"], domain=MS, transA=ta, transB=tb, transBatchA=ba,
-        transBatchB=bb, alpha=0.5,
-    )  # fmt: skip
+        "FusedMatMul",
+        ["a", "b"],
+        ["y"],
+        domain=MS,
+        transA=ta,
+        transB=tb,
+        transBatchA=ba,
+        transBatchB=bb,
+        alpha=0.5,
+    )
     operands = {"a": (F, stored(3, 4, ta, ba)), "b": (F, stored(4, 5, tb, bb))}
     graph = graph_of(tmp_path, [node], operands, {"y": (F, None)}, [])
     assert graph["y"].shape == (2, 6, 3, 5)  # what ONNX Runtime's own result has, in all sixteen
@@ -121,10 +145,18 @@ def _blocked(block: int) -> tuple[list, dict, dict, list]:
     """Two convolutions as the nchwc transformer writes them: 20 channels, then 20 to 40."""
     wide, out = (32, 48) if block == 16 else (24, 40)
     nodes = [
-        helper.make_node("Conv", ["x", "w0"], ["a"], domain=NCHWC, pads=[1] * 4, strides=[2, 2],
-                         activation="Relu"),
-        helper.make_node("MaxPool", ["a"], ["b"], domain=NCHWC, kernel_shape=[2, 2],
-                         strides=[2, 2]),
+        helper.make_node(
+            "Conv",
+            ["x", "w0"],
+            ["a"],
+            domain=NCHWC,
+            pads=[1] * 4,
+            strides=[2, 2],
+            activation="Relu",
+        ),
+        helper.make_node(
+            "MaxPool", ["a"], ["b"], domain=NCHWC, kernel_shape=[2, 2], strides=[2, 2]
+        ),
         helper.make_node("ReorderOutput", ["b"], ["c"], domain=NCHWC, channels=20),
         helper.make_node("Relu", ["c"], ["d"]),
         helper.make_node("ReorderInput", ["d"], ["e"], domain=NCHWC),
@@ -132,7 +164,7 @@ def _blocked(block: int) -> tuple[list, dict, dict, list]:
         helper.make_node("Conv", ["f", "w1"], ["g"], domain=NCHWC),
         helper.make_node("GlobalAveragePool", ["g"], ["h"], domain=NCHWC),
         helper.make_node("ReorderOutput", ["h"], ["y"], domain=NCHWC, channels=37),
-    ]  # fmt: skip
+    ]
     stored = [
         _const("w0", np.zeros((wide, 3, 3, 3), np.float32)),
         _const("w1", np.zeros((out, wide, 1, 1), np.float32)),
@@ -144,9 +176,15 @@ def _blocked(block: int) -> tuple[list, dict, dict, list]:
 def test_channels_in_blocks(tmp_path: Path, block: int, wide: int, out: int) -> None:
     graph = graph_of(tmp_path, *_blocked(block))
     assert [graph[n].shape for n in "abcefghy"] == [
-        (2, wide, 16, 24), (2, wide, 8, 12), (2, 20, 8, 12), (2, wide, 8, 12), (2, wide, 16, 24),
-        (2, out, 16, 24), (2, out, 1, 1), (2, 37, 1, 1),
-    ]  # fmt: skip
+        (2, wide, 16, 24),
+        (2, wide, 8, 12),
+        (2, 20, 8, 12),
+        (2, wide, 8, 12),
+        (2, wide, 16, 24),
+        (2, out, 16, 24),
+        (2, out, 1, 1),
+        (2, 37, 1, 1),
+    ]
     macs = 2 * 16 * 24 * (wide * 27 + out * wide)
     assert cost_of(graph).total().figures.macs == macs
     assert any(f"blocks of {block}" in note for note in graph.notes)

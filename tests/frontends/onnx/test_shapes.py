@@ -28,9 +28,14 @@ def stored(name: str, value: object) -> TensorProto:
 
 
 def proto(
-    nodes: list, inputs: dict, outputs: dict, weights: list = (), known: dict | None = None,
-    opset: int = 17, **more: object,
-) -> ModelProto:  # fmt: skip
+    nodes: list,
+    inputs: dict,
+    outputs: dict,
+    weights: list = (),
+    known: dict | None = None,
+    opset: int = 17,
+    **more: object,
+) -> ModelProto:
     """A model; inputs, outputs and known tensors as (type, shape)."""
     sides = [
         [helper.make_tensor_value_info(name, *kind) for name, kind in side.items()]
@@ -206,12 +211,14 @@ def _differing(first: list[int], second: list[int]) -> ModelProto:
     """An If whose branches make results of these shapes, and what reads it."""
     branches = {
         f"{key}_branch": helper.make_graph(
-            [helper.make_node("Expand", ["x", f"s_{key}"], [key])], key, [],
+            [helper.make_node("Expand", ["x", f"s_{key}"], [key])],
+            key,
+            [],
             [helper.make_tensor_value_info(key, F, None)],
             [stored(f"s_{key}", np.array(shape))],
         )
         for key, shape in (("then", first), ("else", second))
-    }  # fmt: skip
+    }
     nodes = [helper.make_node("If", ["c"], ["z"], **branches), _on("z", "Relu")]
     return _model_of(nodes, {"x": (F, [1]), "c": (TensorProto.BOOL, [])}, ["y"])
 
@@ -238,30 +245,41 @@ _COUNTING = {
     "Unique": ([_on("x", "Unique")], (30,)),
     "Unique along": ([_on("x", "Unique", axis=-1)], (5, 6)),
     "NonMaxSuppression": (
-        [helper.make_node("NonMaxSuppression", ["b", "s", "most"], ["y"])], (2 * 3 * 20, 3),
+        [helper.make_node("NonMaxSuppression", ["b", "s", "most"], ["y"])],
+        (2 * 3 * 20, 3),
     ),
     "all boxes": ([helper.make_node("NonMaxSuppression", ["b", "s", "m"], ["y"])], (600, 3)),
     "no boxes": ([helper.make_node("NonMaxSuppression", ["b", "s"], ["y"])], (0, 3)),
     "what follows": (
-        [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Transpose", ["n"], ["t"]),
-         helper.make_node("GatherND", ["x", "t"], ["g"]), helper.make_node("Relu", ["g"], ["y"])],
+        [
+            helper.make_node("NonZero", ["x"], ["n"]),
+            helper.make_node("Transpose", ["n"], ["t"]),
+            helper.make_node("GatherND", ["x", "t"], ["g"]),
+            helper.make_node("Relu", ["g"], ["y"]),
+        ],
         (30,),
     ),
     "the best of": (
-        [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Shape", ["n"], ["h"]),
-         helper.make_node("Slice", ["h", "one", "two"], ["c"]),
-         helper.make_node("Cast", ["n"], ["f"], to=F),
-         helper.make_node("TopK", ["f", "c"], ["y", "at"])],
+        [
+            helper.make_node("NonZero", ["x"], ["n"]),
+            helper.make_node("Shape", ["n"], ["h"]),
+            helper.make_node("Slice", ["h", "one", "two"], ["c"]),
+            helper.make_node("Cast", ["n"], ["f"], to=F),
+            helper.make_node("TopK", ["f", "c"], ["y", "at"]),
+        ],
         (2, 30),
     ),
-}  # fmt: skip
+}
 
 
 def _counting(nodes: list) -> ModelProto:
     inputs = {
-        "x": (F, [5, 6]), "k": (TensorProto.BOOL, [7]), "b": (F, [2, 100, 4]),
-        "s": (F, [2, 3, 100]), "m": (I64, [1]),
-    }  # fmt: skip
+        "x": (F, [5, 6]),
+        "k": (TensorProto.BOOL, [7]),
+        "b": (F, [2, 100, 4]),
+        "s": (F, [2, 3, 100]),
+        "m": (I64, [1]),
+    }
     values = {"most": [20], "one": [1], "two": [2]}
     return _model_of(nodes, inputs, ["y"], [stored(n, np.array(v)) for n, v in values.items()])
 
@@ -320,9 +338,12 @@ def test_a_transform_has_one_side_where_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_a_branch_that_is_known_to_run_may_make_a_sequence(tmp_path: Path) -> None:
-    made = helper.make_graph([helper.make_node("SequenceConstruct", ["x"], ["s"])], "then", [], [
-        helper.make_tensor_sequence_value_info("s", F, None)
-    ])  # fmt: skip
+    made = helper.make_graph(
+        [helper.make_node("SequenceConstruct", ["x"], ["s"])],
+        "then",
+        [],
+        [helper.make_tensor_sequence_value_info("s", F, None)],
+    )
     nodes = [
         helper.make_node("If", ["c"], ["z"], then_branch=made, else_branch=made),
         helper.make_node("SequenceLength", ["z"], ["y"]),

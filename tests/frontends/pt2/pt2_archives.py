@@ -29,10 +29,14 @@ def meta(*sizes: Any, dtype: int = 7) -> dict[str, Any]:
         strides.insert(0, step)
         step *= size if isinstance(size, int) else 1
     return {
-        "dtype": dtype, "sizes": [_size(n) for n in sizes], "requires_grad": True,
-        "device": {"type": "cpu", "index": None}, "strides": [_size(n) for n in strides],
-        "storage_offset": {"as_int": 0}, "layout": 7,
-    }  # fmt: skip
+        "dtype": dtype,
+        "sizes": [_size(n) for n in sizes],
+        "requires_grad": True,
+        "device": {"type": "cpu", "index": None},
+        "strides": [_size(n) for n in strides],
+        "storage_offset": {"as_int": 0},
+        "layout": 7,
+    }
 
 
 def _size(size: Any) -> dict[str, Any]:
@@ -47,11 +51,12 @@ def tensor(name: str) -> dict[str, Any]:
 
 def node(target: str, out: Any, **inputs: Any) -> dict[str, Any]:
     return {
-        "target": target, "name": "op",
+        "target": target,
+        "name": "op",
         "inputs": [{"name": key, "arg": value, "kind": 1} for key, value in inputs.items()],
         "outputs": out if isinstance(out, list) else [tensor(out)],
         "metadata": {"nn_module_stack": "L__self__,,M;L__self__act,act,torch.nn.ReLU"},
-    }  # fmt: skip
+    }
 
 
 def program() -> dict[str, Any]:
@@ -60,40 +65,74 @@ def program() -> dict[str, Any]:
     relu = node("torch.ops.aten.relu.default", "relu", self=tensor("mul"))
     values = {name: meta(2, 8) for name in ("x", "mul", "relu")} | {"p_w": meta(8)}
     graph = {
-        "inputs": [tensor("p_w"), tensor("x")], "outputs": [tensor("relu")],
-        "nodes": [mul | {"name": "mul"}, relu | {"name": "relu"}], "tensor_values": values,
-        "sym_int_values": {}, "sym_bool_values": {}, "sym_float_values": {},
-        "is_single_tensor_return": False, "custom_obj_values": {},
-    }  # fmt: skip
+        "inputs": [tensor("p_w"), tensor("x")],
+        "outputs": [tensor("relu")],
+        "nodes": [mul | {"name": "mul"}, relu | {"name": "relu"}],
+        "tensor_values": values,
+        "sym_int_values": {},
+        "sym_bool_values": {},
+        "sym_float_values": {},
+        "is_single_tensor_return": False,
+        "custom_obj_values": {},
+    }
     signature = {
-        "input_specs": [{"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}},
-                        {"user_input": {"arg": tensor("x")}}],
+        "input_specs": [
+            {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}},
+            {"user_input": {"arg": tensor("x")}},
+        ],
         "output_specs": [{"user_output": {"arg": tensor("relu")}}],
-    }  # fmt: skip
+    }
     spec = '[1, {"type": "builtins.tuple", "context": "null", "children_spec": []}]'
-    calls = [{"fqn": "", "signature": {"inputs": [], "outputs": [], "in_spec": spec,
-                                       "out_spec": spec, "forward_arg_names": ["x"]}}]  # fmt: skip
-    module = {"graph": graph, "signature": signature, "module_call_graph": calls, "metadata": {},
-              "treespec_namedtuple_fields": {}}  # fmt: skip
+    calls = [
+        {
+            "fqn": "",
+            "signature": {
+                "inputs": [],
+                "outputs": [],
+                "in_spec": spec,
+                "out_spec": spec,
+                "forward_arg_names": ["x"],
+            },
+        }
+    ]
+    module = {
+        "graph": graph,
+        "signature": signature,
+        "module_call_graph": calls,
+        "metadata": {},
+        "treespec_namedtuple_fields": {},
+    }
     return {
-        "graph_module": module, "opset_version": {"aten": 10}, "range_constraints": {},
-        "schema_version": {"major": 8, "minor": 20}, "verifiers": ["TRAINING"],
-        "torch_version": "2.13.0", "guards_code": [],
-    }  # fmt: skip
+        "graph_module": module,
+        "opset_version": {"aten": 10},
+        "range_constraints": {},
+        "schema_version": {"major": 8, "minor": 20},
+        "verifiers": ["TRAINING"],
+        "torch_version": "2.13.0",
+        "guards_code": [],
+    }
 
 
 def members(written: Mapping[str, Any] | None = None) -> dict[str, bytes]:
     """What `torch.export.save` writes."""
-    payload = {"path_name": "weight_0", "is_param": True, "use_pickle": False,
-               "tensor_meta": meta(8)}  # fmt: skip
+    payload = {
+        "path_name": "weight_0",
+        "is_param": True,
+        "use_pickle": False,
+        "tensor_meta": meta(8),
+    }
     return {
         "data/weights/weight_0": bytes(32),
         "data/weights/model_weights_config.json": as_json({"config": {"w": payload}}),
         "data/constants/model_constants_config.json": as_json({"config": {}}),
         "models/model.json": as_json(program() if written is None else written),
-        "data/sample_inputs/model.pt": b"", "archive_format": b"pt2", "archive_version": b"0",
-        ".data/version": b"6\n", "byteorder": b"little", ".data/serialization_id": b"0" * 40,
-    }  # fmt: skip
+        "data/sample_inputs/model.pt": b"",
+        "archive_format": b"pt2",
+        "archive_version": b"0",
+        ".data/version": b"6\n",
+        "byteorder": b"little",
+        ".data/serialization_id": b"0" * 40,
+    }
 
 
 def as_json(what: Any) -> bytes:

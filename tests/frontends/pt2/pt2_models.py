@@ -23,15 +23,29 @@ def mlp() -> ExportedProgram:
 
 
 def cnn_train() -> ExportedProgram:
-    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU6(), nn.Dropout(0.5),
-                        nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(-1))  # fmt: skip
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU6(),
+        nn.Dropout(0.5),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Softmax(-1),
+    )
     return export(net.train(), (torch.zeros(2, 3, 8, 8),))
 
 
 def resnet() -> ExportedProgram:
-    net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), Bottleneck(16, 8, 2),
-                        Bottleneck(32, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                        nn.Linear(32, 5))  # fmt: skip
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        Bottleneck(16, 8, 2),
+        Bottleneck(32, 8, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 5),
+    )
     return _eval(net, torch.zeros(2, 3, 16, 16), dynamic=({0: Dim.AUTO},))
 
 
@@ -110,8 +124,9 @@ class Experts(nn.Module):
     def forward(self, ids, offsets):
         x = self.bag(ids, offsets)
         weights, chosen = self.gate(x).softmax(-1).topk(2)
-        picked = torch.bmm(x[:, None].expand(-1, 2, -1).reshape(-1, 1, 8),
-                           self.up[chosen.reshape(-1)])  # fmt: skip
+        picked = torch.bmm(
+            x[:, None].expand(-1, 2, -1).reshape(-1, 1, 8), self.up[chosen.reshape(-1)]
+        )
         return (picked.view(x.shape[0], 2, -1) * weights.unsqueeze(-1)).sum(1)
 
 
@@ -219,8 +234,13 @@ def _products(x, w, v):
 
 
 def products() -> ExportedProgram:
-    return _eval(Fn(_products), torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.zeros(2, 4),
-                 dynamic=((({1: Dim.AUTO}, None, None)),))  # fmt: skip
+    return _eval(
+        Fn(_products),
+        torch.zeros(2, 3, 4),
+        torch.zeros(4, 4),
+        torch.zeros(2, 4),
+        dynamic=((({1: Dim.AUTO}, None, None)),),
+    )
 
 
 def _mapped(x, y):

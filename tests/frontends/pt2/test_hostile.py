@@ -65,9 +65,11 @@ PICKLED = {
     "tensor constant": ("data/constants/tensor_0", {"use_pickle": True}),
     "custom object": ("data/constants/custom_obj_0", {"use_pickle": True, "tensor_meta": None}),
     "opaque object": ("data/constants/opaque_obj_0", {"use_pickle": True, "tensor_meta": None}),
-    "old weights": ("data/weights/model.pt", {}), "old constants": ("data/constants/model.pt", {}),
-    "extra": ("extra/x.pkl", {}), "compiled": ("data/aotinductor/model/x.so", {}),
-}  # fmt: skip
+    "old weights": ("data/weights/model.pt", {}),
+    "old constants": ("data/constants/model.pt", {}),
+    "extra": ("extra/x.pkl", {}),
+    "compiled": ("data/aotinductor/model/x.so", {}),
+}
 
 
 @pytest.mark.parametrize("name", PICKLED)
@@ -75,8 +77,12 @@ def test_no_member_is_unpickled(name: str, tmp_path) -> None:
     member, change = PICKLED[name]
     parts = members() | {member: EVIL}
     if change:
-        payload = {"path_name": member.rpartition("/")[2], "is_param": True,
-                   "tensor_meta": meta(8), **change}  # fmt: skip
+        payload = {
+            "path_name": member.rpartition("/")[2],
+            "is_param": True,
+            "tensor_meta": meta(8),
+            **change,
+        }
         kind = member.split("/")[1]
         parts[f"data/{kind}/model_{kind}_config.json"] = as_json({"config": {"w": payload}})
     assert len(load(write(tmp_path / "a.pt2", parts)).graph.ops) == 2
@@ -98,21 +104,26 @@ def test_no_text_is_evaluated_or_resolved(tmp_path, capfd) -> None:
     spec = ("graph_module", "module_call_graph", 0, "signature")
     for keys, value in {
         (*spec, "in_spec"): f'[1, {{"type": "os.system", "context": "{CODE}"}}]',
-        (*spec, "out_spec"): CODE, (*spec, "forward_arg_names"): [CODE],
+        (*spec, "out_spec"): CODE,
+        (*spec, "forward_arg_names"): [CODE],
         (*MUL, "metadata", "nn_module_stack"): f"{CODE},{CODE},{CODE};os,system,os.system",
         (*MUL, "metadata", "source_fn_stack"): f"x,os.system;y,{CODE}",
-        (*MUL, "metadata", "torch_fn"): CODE, (*MUL, "metadata", "custom"): CODE,
-        (*MUL, "metadata", "from_node"): CODE, (*MUL, "metadata", "stack_trace"): CODE,
-        ("guards_code",): [CODE], ("verifiers",): [CODE, "os.system"],
+        (*MUL, "metadata", "torch_fn"): CODE,
+        (*MUL, "metadata", "custom"): CODE,
+        (*MUL, "metadata", "from_node"): CODE,
+        (*MUL, "metadata", "stack_trace"): CODE,
+        ("guards_code",): [CODE],
+        ("verifiers",): [CODE, "os.system"],
         ("graph_module", "treespec_namedtuple_fields"): {"os.system": {"field_names": [CODE]}},
         (*GRAPH, "custom_obj_values"): {"o": {"name": "o", "class_fqn": "os.system"}},
         (*GRAPH, "sym_bool_values"): {"b": {"as_expr": {"expr_str": CODE}}},
         (*GRAPH, "sym_float_values"): {"f": {"as_expr": {"expr_str": CODE}}},
         (*GRAPH, "sym_int_values"): {"unused": {"as_expr": {"expr_str": CODE}}},
         ("range_constraints",): {CODE: {"min_val": None, "max_val": None}},
-        ("graph_module", "metadata"): {"x": CODE}, ("torch_version",): CODE,
+        ("graph_module", "metadata"): {"x": CODE},
+        ("torch_version",): CODE,
         (*MUL, "name"): "../../" + CODE,
-    }.items():  # fmt: skip
+    }.items():
         path = write(tmp_path / "a.pt2", members(changed(keys, value)))
         assert len(load(path).graph.ops) == 2, keys
     assert capfd.readouterr() == ("", "")
@@ -128,20 +139,39 @@ def test_sizes_are_read_by_a_grammar(field: str, tmp_path, capfd) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["os.system", "torch._C._jit_clear_class_registry", "builtins.eval", "math", "torch.load",
-     "torch.ops", "torch.ops.aten", "torch.ops.load_library", "_operator", "torch.hub.load", "",
-     "torch.ops.aten.__class__.mro.x", "torch.ops.aten.relu.default; os.system", "#x",
-     CODE],
-)  # fmt: skip
+    [
+        "os.system",
+        "torch._C._jit_clear_class_registry",
+        "builtins.eval",
+        "math",
+        "torch.load",
+        "torch.ops",
+        "torch.ops.aten",
+        "torch.ops.load_library",
+        "_operator",
+        "torch.hub.load",
+        "",
+        "torch.ops.aten.__class__.mro.x",
+        "torch.ops.aten.relu.default; os.system",
+        "#x",
+        CODE,
+    ],
+)
 def test_targets_outside_the_operators_are_refused(target: str, tmp_path, capfd) -> None:
     parts = members(changed((*MUL, "target"), target))
     assert "is no operator" in refused(write(tmp_path / "a.pt2", parts), capfd)
 
 
 @pytest.mark.parametrize(
-    "target", ["torch.ops.mine.warp.default", "torch.ops.aten.system.default", "#mine:warp",
-               "torch.ops.mine.version.default", "torch.ops.aten.mul.strange"]
-)  # fmt: skip
+    "target",
+    [
+        "torch.ops.mine.warp.default",
+        "torch.ops.aten.system.default",
+        "#mine:warp",
+        "torch.ops.mine.version.default",
+        "torch.ops.aten.mul.strange",
+    ],
+)
 def test_unknown_operators_are_counted_and_may_write_what_they_are_given(target, tmp_path) -> None:
     made = changed((*MUL, "target"), target)
     graph = load(write(tmp_path / "a.pt2", members(made))).graph
@@ -179,8 +209,10 @@ def test_a_call_that_makes_nothing_is_not_lost(target: str, tmp_path) -> None:
     body["nodes"].insert(1, fill)
     graph = load(write(tmp_path / "a.pt2", members(made))).graph
     assert [(op.name, op.inputs) for op in graph.ops] == [
-        ("mul", ("x", "w")), ("fill", ("mul", "x")), ("relu", ("fill.0",)),
-    ]  # fmt: skip
+        ("mul", ("x", "w")),
+        ("fill", ("mul", "x")),
+        ("relu", ("fill.0",)),
+    ]
     assert graph.ops[1].stated.inplace == (0,)
     body["nodes"] += [node("torch.ops.aten.relu.default", "y", self=tensor("x"))]
     body["tensor_values"]["y"] = meta(2, 8)
@@ -207,8 +239,10 @@ def test_what_torch_has_no_loader_for_is_not_imported(tmp_path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
     assert [line for line in done.stdout.splitlines() if line.startswith("code")] == [
-        "code 0", "code 0", "code 1",
-    ]  # fmt: skip
+        "code 0",
+        "code 0",
+        "code 1",
+    ]
     assert done.stderr.count("\n") == 1
     assert "'os.system' is no operator" in done.stderr
 
@@ -218,8 +252,9 @@ def test_what_torch_has_no_loader_for_is_not_imported(tmp_path) -> None:
 
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path, capfd) -> None:
     padded = as_json(program())[:-1] + b" " * 30_000_000 + b"}"
-    path = write(tmp_path / "a.pt2", members() | {"models/model.json": padded},
-                 compress=zipfile.ZIP_DEFLATED)  # fmt: skip
+    path = write(
+        tmp_path / "a.pt2", members() | {"models/model.json": padded}, compress=zipfile.ZIP_DEFLATED
+    )
     assert path.stat().st_size < 100_000
     assert "inflates to" in refused(path, capfd)
     data = path.read_bytes()
@@ -239,9 +274,11 @@ def test_many_small_things_are_refused_before_they_are_decoded(tmp_path, capfd) 
     x = ("graph_module", "graph", "tensor_values", "x", "sizes")
     size = {"as_expr": {"expr_str": "2", "hint": mark}}
     for keys, value in {
-        spec: [{"user_output": mark}], (*spec, 0, "loss_output"): mark,
-        x: [size, {"as_int": 8}], (*x, 0): size,
-    }.items():  # fmt: skip
+        spec: [{"user_output": mark}],
+        (*spec, 0, "loss_output"): mark,
+        x: [size, {"as_int": 8}],
+        (*x, 0): size,
+    }.items():
         text = as_json(changed(keys, value)).replace(b'"@"', many)
         path = write(tmp_path / "a.pt2", members() | {"models/model.json": text})
         tracemalloc.start()
@@ -249,8 +286,9 @@ def test_many_small_things_are_refused_before_they_are_decoded(tmp_path, capfd) 
         assert tracemalloc.get_traced_memory()[1] < 12 * len(text)
         tracemalloc.stop()
     more = b'{"config": {}, "x": [' + b",".join([b"[]"] * 1_400_000) + b"]}"
-    parts = members() | {f"data/{kind}/model_{kind}_config.json": more
-                         for kind in ("weights", "constants")}  # fmt: skip
+    parts = members() | {
+        f"data/{kind}/model_{kind}_config.json": more for kind in ("weights", "constants")
+    }
     parts["models/model.json"] = as_json(changed(spec, [{"user_output": mark}])).replace(
         b'"@"', b"[" + b",".join([b"[]"] * 1_400_000) + b"]"
     )
@@ -279,9 +317,7 @@ def test_members_that_are_there_twice_are_refused(tmp_path, capfd) -> None:
     assert "twice" in refused(path, capfd)
 
 
-@pytest.mark.parametrize(
-    "compress", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"]
-)  # fmt: skip
+@pytest.mark.parametrize("compress", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"])
 def test_only_plain_compression_is_read(compress: int, tmp_path, capfd) -> None:
     refused(write(tmp_path / "a.pt2", members(), compress=compress), capfd)
     path = write(tmp_path / "b.pt2", members(), compress=zipfile.ZIP_DEFLATED)
@@ -294,8 +330,16 @@ def test_broken_containers(tmp_path, capfd) -> None:
         left = {name: content for name, content in parts.items() if name != missing}
         refused(write(tmp_path / "a.pt2", left), capfd)
     assert "2 programs" in refused(
-        write(tmp_path / "a.pt2", {**{n: c for n, c in parts.items() if n != "models/model.json"},
-                                   "models/a.json": b"", "models/b.json": b""}), capfd)  # fmt: skip
+        write(
+            tmp_path / "a.pt2",
+            {
+                **{n: c for n, c in parts.items() if n != "models/model.json"},
+                "models/a.json": b"",
+                "models/b.json": b"",
+            },
+        ),
+        capfd,
+    )
     whole = write(tmp_path / "a.pt2", parts).read_bytes()
     for content in (b"", b"PK", b"nothing", whole[:-30], whole[: len(whole) // 2], b"\0" * 100):
         (tmp_path / "b.pt2").write_bytes(content)
@@ -320,12 +364,18 @@ X = (*GRAPH, "tensor_values", "x")
 ABSURD = {
     "huge": ((*X, "sizes", 0), {"as_int": 2**70}),
     "product": ((*X, "sizes"), [{"as_int": 2**40}] * 2),
-    "negative": ((*X, "sizes", 0), {"as_int": -2}), "fraction": ((*X, "sizes", 0), {"as_int": 1.5}),
+    "negative": ((*X, "sizes", 0), {"as_int": -2}),
+    "fraction": ((*X, "sizes", 0), {"as_int": 1.5}),
     "stride": ((*X, "strides", 0), {"as_int": 2**61}),
     "back": ((*X, "strides", 0), {"as_int": -1}),
-    "offset": ((*X, "storage_offset"), {"as_int": 2**62}), "rank": ((*X, "strides"), []),
-    "nothing": ((*X, "sizes", 0), {}), "text": ((*X, "sizes", 0), "4"), "type": ((*X, "dtype"), 99),
-    "layout": ((*X, "layout"), 0), "no meta": (X, None), "digits": ((*X, "dtype"), 10**4000),
+    "offset": ((*X, "storage_offset"), {"as_int": 2**62}),
+    "rank": ((*X, "strides"), []),
+    "nothing": ((*X, "sizes", 0), {}),
+    "text": ((*X, "sizes", 0), "4"),
+    "type": ((*X, "dtype"), 99),
+    "layout": ((*X, "layout"), 0),
+    "no meta": (X, None),
+    "digits": ((*X, "dtype"), 10**4000),
     "part": ((*X, "sizes", 0), {"as_expr": {"expr_str": "5/2"}}),
     "minus": ((*X, "sizes", 0), {"as_expr": {"expr_str": "2 - 5"}}),
     "by zero": ((*X, "sizes", 0), {"as_expr": {"expr_str": "s0//0"}}),
@@ -336,12 +386,18 @@ ABSURD = {
     "integers": ((*MUL, "inputs", 1, "arg"), {"as_ints": [2**63]}),
     "input twice": ((*GRAPH, "inputs", 0), tensor("x")),
     "result twice": ((*GRAPH, "nodes", 1, "outputs", 0), tensor("mul")),
-    "no input": ((*MUL, "inputs"), []), "wrong input": ((*MUL, "inputs", 0, "name"), "that"),
-    "inputs": ((*GRAPH, "inputs"), {"x": 1}), "nodes": ((*GRAPH, "nodes"), "relu"),
-    "null": (GRAPH, None), "list": (("graph_module",), []), "outputs": ((*GRAPH, "outputs"), 7),
-    "name": ((*MUL, "name"), 7), "metadata": ((*MUL, "metadata"), {"nn_module_stack": 5}),
-    "version": (("schema_version", "major"), "8"), "output": ((*GRAPH, "outputs", 0), tensor("?")),
-}  # fmt: skip
+    "no input": ((*MUL, "inputs"), []),
+    "wrong input": ((*MUL, "inputs", 0, "name"), "that"),
+    "inputs": ((*GRAPH, "inputs"), {"x": 1}),
+    "nodes": ((*GRAPH, "nodes"), "relu"),
+    "null": (GRAPH, None),
+    "list": (("graph_module",), []),
+    "outputs": ((*GRAPH, "outputs"), 7),
+    "name": ((*MUL, "name"), 7),
+    "metadata": ((*MUL, "metadata"), {"nn_module_stack": 5}),
+    "version": (("schema_version", "major"), "8"),
+    "output": ((*GRAPH, "outputs", 0), tensor("?")),
+}
 
 
 @pytest.mark.parametrize("name", ABSURD)
@@ -383,14 +439,18 @@ def test_bodies_inside_each_other_end_somewhere(tmp_path, capfd) -> None:
 
 def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
     """Each of n views read after n writes would be n * n ops."""
-    views = [node("torch.ops.aten.view.default", f"v{n}", self=tensor("x"), size={"as_ints": [16]})
-             for n in range(800)]  # fmt: skip
+    views = [
+        node("torch.ops.aten.view.default", f"v{n}", self=tensor("x"), size={"as_ints": [16]})
+        for n in range(800)
+    ]
     writes = [node("torch.ops.aten.relu_.default", f"w{n}", self=tensor("x")) for n in range(800)]
     reads = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor(f"v{n}")) for n in range(800)]
     made = program()
     graph = made["graph_module"]["graph"]
-    graph["nodes"] = [one | {"name": one["outputs"][0]["as_tensor"]["name"]}
-                      for one in (*views, *writes, *reads, *graph["nodes"])]  # fmt: skip
+    graph["nodes"] = [
+        one | {"name": one["outputs"][0]["as_tensor"]["name"]}
+        for one in (*views, *writes, *reads, *graph["nodes"])
+    ]
     flat = {f"{kind}{n}": meta(16) for kind in "vr" for n in range(800)}
     graph["tensor_values"] |= flat | {f"w{n}": meta(2, 8) for n in range(800)}
     assert "too many writes" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
@@ -399,10 +459,12 @@ def test_writes_seen_through_many_views_end_somewhere(tmp_path, capfd) -> None:
 def test_sizes_are_not_endlessly_many(tmp_path, capfd) -> None:
     made = program()
     graph = made["graph_module"]["graph"]
-    graph["nodes"] = [node("torch.ops.aten.relu.default", f"r{n}", self=tensor("x"))
-                      for n in range(300)] + graph["nodes"]  # fmt: skip
-    graph["tensor_values"] |= {f"r{n}": meta("+".join(f"s{n}*t{k}" for k in range(60)))
-                               for n in range(300)}  # fmt: skip
+    graph["nodes"] = [
+        node("torch.ops.aten.relu.default", f"r{n}", self=tensor("x")) for n in range(300)
+    ] + graph["nodes"]
+    graph["tensor_values"] |= {
+        f"r{n}": meta("+".join(f"s{n}*t{k}" for k in range(60))) for n in range(300)
+    }
     assert "too many expressions" in refused(write(tmp_path / "a.pt2", members(made)), capfd)
 
 

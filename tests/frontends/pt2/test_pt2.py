@@ -78,11 +78,14 @@ def test_numbers_for_symbols_are_put_into_every_size(saved) -> None:
 @pytest.mark.parametrize(
     ("dims", "shapes", "said"),
     [
-        ([], ["x=2x3x13x16"], "size 2.* cannot be 13"), ([], ["x=2x4x12x16"], "fixes 3, not 4"),
-        ([], ["x=2x3x12"], "has 3 dimensions"), ([], ["y=2"], "no input is called 'y'"),
-        (["nobody=2"], [], "no dimension is called 'nobody'"), (["2*(=2"], [], "no size"),
+        ([], ["x=2x3x13x16"], "size 2.* cannot be 13"),
+        ([], ["x=2x4x12x16"], "fixes 3, not 4"),
+        ([], ["x=2x3x12"], "has 3 dimensions"),
+        ([], ["y=2"], "no input is called 'y'"),
+        (["nobody=2"], [], "no dimension is called 'nobody'"),
+        (["2*(=2"], [], "no size"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_do_not_fit_are_refused(dims, shapes, said: str, saved) -> None:
     with pytest.raises(UsageError, match=said):
         load(saved("unet")[1], Bindings.parse(dims, shapes))
@@ -204,8 +207,15 @@ def test_aliases_that_strides_decide() -> None:
     from peakfold.frontends.pt2.schema import Device, SymInt, TensorMeta
 
     def value(sizes, strides, dtype=7):
-        meta = TensorMeta(dtype, [SymInt(None, n) for n in sizes], False, Device("cpu"),
-                          [SymInt(None, n) for n in strides], SymInt(None, 0), 7)  # fmt: skip
+        meta = TensorMeta(
+            dtype,
+            [SymInt(None, n) for n in sizes],
+            False,
+            Device("cpu"),
+            [SymInt(None, n) for n in strides],
+            SymInt(None, 0),
+            7,
+        )
         return Sizes({}).tensor(meta, 1, "x")
 
     def aliased(operator: str, overload: str, source, result) -> bool:

@@ -26,11 +26,23 @@ from .tflite_models import Builder
 TINY = SHARED / "data" / "mlperf_tiny"
 MODELS = SHARED / "models" / "tflite"
 SCRIPT = Path(__file__).with_name("litert_shapes.py")
-BATCHED = [*(TINY / f"{n}.tflite" for n in ("ad01_fp32", "ad01_int8", "kws_ref_model",
-                                           "kws_ref_model_float32", "pretrainedResnet",
-                                           "pretrainedResnet_large_int8", "vww_96_float")),
-           MODELS / "hello_world_float.tflite", MODELS / "hello_world_int8.tflite",
-           MODELS / "basic_pitch_nmp.tflite"]  # fmt: skip
+BATCHED = [
+    *(
+        TINY / f"{n}.tflite"
+        for n in (
+            "ad01_fp32",
+            "ad01_int8",
+            "kws_ref_model",
+            "kws_ref_model_float32",
+            "pretrainedResnet",
+            "pretrainedResnet_large_int8",
+            "vww_96_float",
+        )
+    ),
+    MODELS / "hello_world_float.tflite",
+    MODELS / "hello_world_int8.tflite",
+    MODELS / "basic_pitch_nmp.tflite",
+]
 
 
 @pytest.fixture(scope="module")

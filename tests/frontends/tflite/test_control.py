@@ -55,8 +55,9 @@ def looping(owner: Builder) -> GraphBuilder:
     main = owner.graph()
     count, vector = main.input((), "int32"), main.input((8,))
     results = main.tensor((), "int32"), main.tensor((8,))
-    main.op("WHILE", [count, vector], results, "WhileOptions", condSubgraphIndex=1,
-            bodySubgraphIndex=2)  # fmt: skip
+    main.op(
+        "WHILE", [count, vector], results, "WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2
+    )
     main.outputs(*results)
     counting(owner)
     return main
@@ -106,12 +107,21 @@ def test_a_recurrent_layer_as_a_loop_costs_every_trip(tmp_path):
     zero, limit = main.constant(np.int32(0), "int32"), main.constant(np.int32(20), "int32")
     state = main.input((1, 96))
     results = [main.tensor((), "int32"), main.tensor((), "int32"), main.tensor((1, 96))]
-    main.op("WHILE", [zero, limit, state], results, "WhileOptions", condSubgraphIndex=1,
-            bodySubgraphIndex=2)  # fmt: skip
+    main.op(
+        "WHILE",
+        [zero, limit, state],
+        results,
+        "WhileOptions",
+        condSubgraphIndex=1,
+        bodySubgraphIndex=2,
+    )
     main.outputs(results[2])
     condition = owner.graph("cond")
-    count, most, _ = (condition.input((), "int32"), condition.input((), "int32"),
-                      condition.input((1, 96)))  # fmt: skip
+    count, most, _ = (
+        condition.input((), "int32"),
+        condition.input((), "int32"),
+        condition.input((1, 96)),
+    )
     fifty = condition.constant(np.int32(50), "int32")
     first, second, both = (condition.tensor((), "bool") for _ in range(3))
     condition.op("LESS", [count, fifty], [first])
@@ -120,8 +130,11 @@ def test_a_recurrent_layer_as_a_loop_costs_every_trip(tmp_path):
     condition.outputs(both)
     body = owner.graph("body")
     count, most, state = body.input((), "int32"), body.input((), "int32"), body.input((1, 96))
-    one, after, gates = (body.constant(np.int32(1), "int32"), body.tensor((), "int32"),
-                         body.tensor((1, 256)))  # fmt: skip
+    one, after, gates = (
+        body.constant(np.int32(1), "int32"),
+        body.tensor((), "int32"),
+        body.tensor((1, 256)),
+    )
     weights = body.constant(np.zeros((256, 96)), "float32")
     body.op("ADD", [one, count], [after])
     body.op("FULLY_CONNECTED", [state, weights, -1], [gates], "FullyConnectedOptions")
@@ -192,8 +205,14 @@ def test_a_variable_is_one_state_with_effects_in_order(tmp_path):
     assert (state.name, state.nbytes) == ("variable:v", 16)
     assert static_bytes(graph)[Role.STATE] == 16
     kinds = [op.kind for op in graph.ops]
-    assert kinds == ["call_once", "var_handle", "read_variable", "add", "assign_variable",
-                     "read_variable"]  # fmt: skip
+    assert kinds == [
+        "call_once",
+        "var_handle",
+        "read_variable",
+        "add",
+        "assign_variable",
+        "read_variable",
+    ]
     # once -> read -> assign -> read, and once -> assign.
     assert effect_edges(graph) == ((0, 2), (0, 4), (2, 4), (4, 5))
     planned(graph)
@@ -294,8 +313,9 @@ def test_a_case_has_one_region_a_branch(tmp_path):
     owner = Builder()
     main = owner.graph()
     which, x, y = main.input((), "int32"), main.input((8,)), main.tensor((8,))
-    main.op("STABLEHLO_CASE", [which, x], [y], "StablehloCaseOptions",
-            branchSubgraphIndices=[1, 2, 1])  # fmt: skip
+    main.op(
+        "STABLEHLO_CASE", [which, x], [y], "StablehloCaseOptions", branchSubgraphIndices=[1, 2, 1]
+    )
     main.outputs(y)
     for kind in ("NEG", "ABS"):
         branch = owner.graph(kind)

@@ -172,13 +172,16 @@ def test_bytes_behind_the_flatbuffer_are_found(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize(("number", "length", "packing", "message"), [
-    (7, 24, None, ""),
-    (7, 23, None, "23 bytes are stored outside, its type and shape need 24"),
-    (7, 2**63, None, "bytes are stored outside"),
-    (7, 12, "packed somehow", ""),
-    (8, 24, None, "number 8, which is not listed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("number", "length", "packing", "message"),
+    [
+        (7, 24, None, ""),
+        (7, 23, None, "23 bytes are stored outside, its type and shape need 24"),
+        (7, 2**63, None, "bytes are stored outside"),
+        (7, 12, "packed somehow", ""),
+        (8, 24, None, "number 8, which is not listed"),
+    ],
+)
 def test_bytes_in_another_file_are_as_many_as_needed(number, length, packing, message, tmp_path):
     owner = Builder()
     chain(owner, {"shape": (2, 3), "name": "w"})
@@ -263,15 +266,29 @@ def test_options_become_attributes(tmp_path):
     main = owner.graph()
     x, y = main.input((1, 8, 8, 1)), main.tensor((1, 4, 4, 2))
     w = main.constant(np.zeros((1, 3, 3, 2)), "float32")
-    main.op("DEPTHWISE_CONV_2D", [x, w, -1], [y], "DepthwiseConv2DOptions", padding=0, strideH=2,
-            strideW=2, depthMultiplier=2, fusedActivationFunction=3)  # fmt: skip
+    main.op(
+        "DEPTHWISE_CONV_2D",
+        [x, w, -1],
+        [y],
+        "DepthwiseConv2DOptions",
+        padding=0,
+        strideH=2,
+        strideW=2,
+        depthMultiplier=2,
+        fusedActivationFunction=3,
+    )
     main.outputs(y)
     (op,) = load(saved(owner, tmp_path)).graph.ops
     assert op.inputs[2] == ""
     assert op.attrs == {
-        "padding": "same", "stride_h": 2, "stride_w": 2, "depth_multiplier": 2,
-        "fused_activation": "relu6", "dilation_h_factor": 1, "dilation_w_factor": 1,
-    }  # fmt: skip
+        "padding": "same",
+        "stride_h": 2,
+        "stride_w": 2,
+        "depth_multiplier": 2,
+        "fused_activation": "relu6",
+        "dilation_h_factor": 1,
+        "dilation_w_factor": 1,
+    }
 
 
 def test_a_fused_activation_forbids_building_a_concatenation_in_place(tmp_path):

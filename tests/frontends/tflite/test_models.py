@@ -73,8 +73,11 @@ def test_costs_are_those_of_the_published_table(path):
         rows = {row["file"]: row for row in csv.DictReader(stream)}
     expected, graph = rows[path.name], loaded(path).graph
     assert macs(graph) == int(expected["macs"])
-    kinds = {"conv_2d": "macs_conv", "depthwise_conv_2d": "macs_depthwise",
-             "fully_connected": "macs_fc"}  # fmt: skip
+    kinds = {
+        "conv_2d": "macs_conv",
+        "depthwise_conv_2d": "macs_depthwise",
+        "fully_connected": "macs_fc",
+    }
     for kind, column in kinds.items():
         part = [op for op in graph.ops if op.kind == kind]
         counted = sum(lookup(kind).macs(context(op, graph.by_name)) for op in part)

@@ -11,8 +11,19 @@ import numpy as np
 
 from peakfold.frontends.tflite.schema import schema
 
-TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7,
-         "int8": 9, "complex64": 8, "resource": 13, "int4": 17}  # fmt: skip
+TYPES = {
+    "float32": 0,
+    "float16": 1,
+    "int32": 2,
+    "uint8": 3,
+    "int64": 4,
+    "bool": 6,
+    "int16": 7,
+    "int8": 9,
+    "complex64": 8,
+    "resource": 13,
+    "int4": 17,
+}
 
 
 @dataclass
@@ -55,10 +66,17 @@ class GraphBuilder:
     graph: Any
 
     def tensor(
-        self, shape: Sequence[int], dtype: str = "float32", name: str | None = None, *,
-        value: Any = None, variable: bool = False, signature: Sequence[int] | None = None,
-        has_rank: bool = True, buffer: int | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        name: str | None = None,
+        *,
+        value: Any = None,
+        variable: bool = False,
+        signature: Sequence[int] | None = None,
+        has_rank: bool = True,
+        buffer: int | None = None,
+    ) -> int:
         made = schema().TensorT()
         made.shape, made.type, made.hasRank = list(shape), TYPES[dtype], has_rank
         made.name = f"t{len(self.graph.tensors)}" if name is None else name
@@ -84,9 +102,15 @@ class GraphBuilder:
         return self.graph.inputs[-1]
 
     def op(
-        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", *,
-        custom: str = "", **fields: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: str = "",
+        *,
+        custom: str = "",
+        **fields: Any,
+    ) -> Any:
         made = schema().OperatorT()
         made.opcodeIndex = self.owner.code(name, custom)
         made.inputs, made.outputs = list(inputs), list(outputs)

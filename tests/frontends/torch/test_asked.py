@@ -39,7 +39,7 @@ QUESTIONS = {
     "another place": lambda t: t[1:].data_ptr() - t.data_ptr(),
     "other storages": lambda t: address(t) == address(t + 1),
     "sizes": lambda t: (type(t.numel()).__name__, t.nbytes, t.layout, t.is_contiguous()),
-}  # fmt: skip
+}
 
 
 class Asking(nn.Module):
@@ -75,8 +75,14 @@ def test_all_is_as_it_was():
     def state():
         space = _subclasses
         methods = [vars(FakeTensor).get(name) for name in ("numpy", "data_ptr", "__deepcopy__")]
-        return (space.FakeTensor, space.FakeTensorMode, FakeTensor, torch.UntypedStorage.data_ptr,
-                vars(torch._VF).get("_pad_packed_sequence"), *methods)  # fmt: skip
+        return (
+            space.FakeTensor,
+            space.FakeTensorMode,
+            FakeTensor,
+            torch.UntypedStorage.data_ptr,
+            vars(torch._VF).get("_pad_packed_sequence"),
+            *methods,
+        )
 
     def failing():
         with answered_as_plain():
@@ -150,9 +156,14 @@ def test_a_branch_on_tracing_and_values(last):
 def test_a_decoder_takes_the_kernel_of_a_plain_run(masked, peak):
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
-        vocab_size=200, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
-    )  # fmt: skip
+        vocab_size=200,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+    )
     module = transformers.LlamaForCausalLM(config).train()
     ids = torch.randint(0, 200, (2, 512))
     given = {"input_ids": ids, "labels": ids, "use_cache": False}

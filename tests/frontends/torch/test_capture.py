@@ -63,20 +63,34 @@ def everything(module):
         "table": (module.table.clone(), module.table.data_ptr()),
         "grads": [p.grad is None for p in module.parameters()],
         "requires": [p.requires_grad for p in module.parameters()],
-        "hooks": [(list(m._forward_hooks.items()), list(m._forward_pre_hooks.items()))
-                  for m in module.modules()],
+        "hooks": [
+            (list(m._forward_hooks.items()), list(m._forward_pre_hooks.items()))
+            for m in module.modules()
+        ],
         "attributes": [sorted(vars(m)) for m in module.modules()],
         "children": [id(m) for m in module.modules()],
         "rng": torch.get_rng_state(),
         "python": random.getstate(),
         "numpy": repr(np.random.get_state()),
-        "patched": (nn.Module.__call__, nn.Module.forward, F.linear, torch.add, torch.Tensor.add,
-                    nn.Conv2d.forward),
-        "global": (dict(nn.modules.module._global_forward_hooks),
-                   dict(nn.modules.module._global_forward_pre_hooks)),
-        "switches": (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled(),
-                     torch.get_default_dtype(), torch.get_default_device()),
-    }  # fmt: skip
+        "patched": (
+            nn.Module.__call__,
+            nn.Module.forward,
+            F.linear,
+            torch.add,
+            torch.Tensor.add,
+            nn.Conv2d.forward,
+        ),
+        "global": (
+            dict(nn.modules.module._global_forward_hooks),
+            dict(nn.modules.module._global_forward_pre_hooks),
+        ),
+        "switches": (
+            torch.is_grad_enabled(),
+            torch.backends.mha.get_fastpath_enabled(),
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+        ),
+    }
 
 
 def same(one, two) -> bool:
@@ -121,8 +135,10 @@ def test_the_check_notices_what_it_is_for():
     module(rand(2, 3, 8, 8))
     after = everything(module)
     assert {key for key in before if not same(before[key], after[key])} == {
-        "state", "calls", "rng",
-    }  # fmt: skip
+        "state",
+        "calls",
+        "rng",
+    }
 
 
 # Storages: what views, writes and state become.
@@ -217,13 +233,19 @@ def test_buffers_that_forward_writes_are_state_with_effects():
     check_graph(graph)
     roles = {t.name: t.role for t in graph.tensors}
     assert {n for n, r in roles.items() if r is Role.STATE} == {
-        "norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "cache", "table",
-    }  # fmt: skip
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+        "cache",
+        "table",
+    }
     writers = {name: op.kind for op in graph.ops for name in op.writes}
     assert writers == {
-        "norm.running_mean": "batch_normalization", "norm.running_var": "batch_normalization",
-        "norm.num_batches_tracked": "add", "cache": "copy",
-    }  # fmt: skip
+        "norm.running_mean": "batch_normalization",
+        "norm.running_var": "batch_normalization",
+        "norm.num_batches_tracked": "add",
+        "cache": "copy",
+    }
     assert "training mode" in graph.notes[0]
     frozen = capture(module.eval(), (rand(2, 3, 8, 8),))
     assert {name for op in frozen.ops for name in op.writes} == {"cache"}
@@ -262,9 +284,11 @@ def test_tied_and_frozen_parameters(route):
 
     graph = capture(Tied(), (torch.zeros(3, dtype=torch.long),), route=route)
     assert {t.name: t.trainable for t in graph.tensors if t.role is Role.PARAMETER} == {
-        "embedding.weight": True, "frozen.weight": False, "frozen.bias": False,
+        "embedding.weight": True,
+        "frozen.weight": False,
+        "frozen.bias": False,
         "unused.weight": True,
-    }  # fmt: skip
+    }
     assert parse_graph(print_graph(graph)) == graph
 
 
@@ -287,8 +311,11 @@ def test_several_results_have_tensors_of_their_own():
 def test_the_same_model_gives_the_same_graph(route):
     def build():
         torch.manual_seed(0)
-        return capture(zoo.Experts(), (rand(9, 16),), route="run") if route == "run" else capture(
-            nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (rand(2, 4),), route=route)  # fmt: skip
+        return (
+            capture(zoo.Experts(), (rand(9, 16),), route="run")
+            if route == "run"
+            else capture(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (rand(2, 4),), route=route)
+        )
 
     assert build().digest == build().digest
 
@@ -498,9 +525,12 @@ def test_named_dimensions_are_bound_before_the_capture():
     given = capture(module, args, shapes={"args_0": (3, 7)})
     assert given[given.outputs[0]].shape == (3, 7)
     for wrong in (
-        {"dims": {"batch": 2}}, {"dynamic": dynamic, "dims": {"b": 2}},
-        {"dynamic": {"nope": {0: "b"}}}, {"shapes": {"args_0": (1,)}}, {"route": "guess"},
-    ):  # fmt: skip
+        {"dims": {"batch": 2}},
+        {"dynamic": dynamic, "dims": {"b": 2}},
+        {"dynamic": {"nope": {0: "b"}}},
+        {"shapes": {"args_0": (1,)}},
+        {"route": "guess"},
+    ):
         with pytest.raises(UsageError):
             capture(module, args, **wrong)
 

@@ -54,8 +54,9 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize(("make", "args", "shape", "right", "weights"), WHOLE,
-                         ids=lambda v: getattr(v, "__name__", ""))  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "args", "shape", "right", "weights"), WHOLE, ids=lambda v: getattr(v, "__name__", "")
+)
 def test_whole_networks(make, args, shape, right, weights):
     graph = capture(meta(make, *args), (torch.empty(shape, device="meta"),))
     assert (macs(graph), params(graph)) == (right, weights)
@@ -69,11 +70,17 @@ def llm(name: str, attention: str):
         "gpt2": (transformers.GPT2Config(), transformers.GPT2LMHeadModel, 128),
         "llama": (
             transformers.LlamaConfig(
-                hidden_size=512, num_attention_heads=8, num_key_value_heads=2,
-                intermediate_size=1408, num_hidden_layers=4, vocab_size=1000,
-            ), transformers.LlamaForCausalLM, 64,
+                hidden_size=512,
+                num_attention_heads=8,
+                num_key_value_heads=2,
+                intermediate_size=1408,
+                num_hidden_layers=4,
+                vocab_size=1000,
+            ),
+            transformers.LlamaForCausalLM,
+            64,
         ),
-    }[name]  # fmt: skip
+    }[name]
     config._attn_implementation = attention
     config.use_cache = False
     with torch.device("meta"):
@@ -235,8 +242,14 @@ def cases():
     yield "grid_sample", fn(F.grid_sample), (rand(1, 3, 8, 8), rand(1, 4, 4, 2)), 0
     yield "topk", fn(lambda x: torch.topk(x, 3)), (rand(4, 10),), 0
     yield "scatter", fn(lambda x, i: x.scatter_add(1, i, x)), (rand(4, 10), ids(4, 10)), 0
-    norms = nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.BatchNorm2d(4),
-                          nn.LocalResponseNorm(2), nn.LayerNorm(8), nn.Softmax(1))  # fmt: skip
+    norms = nn.Sequential(
+        nn.GroupNorm(2, 4),
+        nn.InstanceNorm2d(4),
+        nn.BatchNorm2d(4),
+        nn.LocalResponseNorm(2),
+        nn.LayerNorm(8),
+        nn.Softmax(1),
+    )
     yield "norms", norms, (rand(2, 4, 8, 8),), 0
 
 
@@ -259,8 +272,12 @@ def test_fused_inference_paths_count_what_they_fuse():
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
     right = macs(capture(layer, (rand(2, 10, 64),)))
     attention = layer.self_attn
-    projections = (attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight,
-                   attention.out_proj.bias)  # fmt: skip
+    projections = (
+        attention.in_proj_weight,
+        attention.in_proj_bias,
+        attention.out_proj.weight,
+        attention.out_proj.bias,
+    )
     norms = (layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias)
     feed = (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias)
 
@@ -295,10 +312,19 @@ def test_every_listed_operator_exists():
     there = {schema.name.partition("::")[2] for schema in torch._C._jit_get_all_schemas()}
     there = {base_name(name) for name in there} | there
     elsewhere = {
-        "deform_conv2d", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "nms",
-        "flex_attention", "grouped_mm_fallback", "quantize_per_tensor", "quantize_per_channel",
-        "dequantize_per_tensor", "dequantize_per_channel",
-    }  # fmt: skip
+        "deform_conv2d",
+        "roi_align",
+        "roi_pool",
+        "ps_roi_align",
+        "ps_roi_pool",
+        "nms",
+        "flex_attention",
+        "grouped_mm_fallback",
+        "quantize_per_tensor",
+        "quantize_per_channel",
+        "dequantize_per_tensor",
+        "dequantize_per_channel",
+    }
     # Two torch versions are supported: a few names are in one of them only.
     newer = {"qlinear_pointwise"}
     assert set(KIND_OF) - there - elsewhere - newer == set()
@@ -354,10 +380,12 @@ def test_torchscript_and_packed_weights_run():
         quantized = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(64, 64)))
     graph = capture(quantized, (rand(4, 64),), route="run")
     assert macs(graph) == QUARTER
-    assert {t.name: (str(t.dtype), t.elements) for t in graph.tensors
-            if t.role is Role.PARAMETER} == {
-        "0.weight": ("int8", 4096), "0.bias": ("float32", 64),
-    }  # fmt: skip
+    assert {
+        t.name: (str(t.dtype), t.elements) for t in graph.tensors if t.role is Role.PARAMETER
+    } == {
+        "0.weight": ("int8", 4096),
+        "0.bias": ("float32", 64),
+    }
 
 
 def test_report_4_flex_attention():

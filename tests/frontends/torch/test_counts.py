@@ -172,15 +172,19 @@ ROWS = torch.rand(5, 4, 16)
 PACKED = {
     "linear": (lambda: _dynamic(nn.Linear(16, 24)), ROWS[0], 4 * 384, 384 + 96),
     "lstm": (lambda: _dynamic(nn.LSTM(16, 24, 2)), ROWS, 20 * 8448, 8448 + 4 * 384),
-    "both ways": (lambda: _dynamic(nn.LSTM(16, 24, bidirectional=True)), ROWS, 20 * 7680,
-                  7680 + 4 * 384),
+    "both ways": (
+        lambda: _dynamic(nn.LSTM(16, 24, bidirectional=True)),
+        ROWS,
+        20 * 7680,
+        7680 + 4 * 384,
+    ),
     "gru": (lambda: _dynamic(nn.GRU(16, 24)), ROWS, 20 * 2880, 2880 + 2 * 288),
     "lstm cell": (lambda: _dynamic(nn.LSTMCell(16, 24)), ROWS[0], 4 * 3840, 3840 + 2 * 384),
     "gru cell": (lambda: _dynamic(nn.GRUCell(16, 24)), ROWS[0], 4 * 2880, 2880 + 2 * 288),
     "rnn cell": (lambda: _dynamic(nn.RNNCell(16, 24)), ROWS[0], 4 * 960, 960 + 2 * 96),
     "embedding": (lambda: _table(nn.Embedding(100, 16)), torch.tensor([1, 2, 3]), 0, 1600),
     "conv": (_static, torch.rand(1, 3, 8, 8), 8 * 36 * 27, 216 + 32),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PACKED)

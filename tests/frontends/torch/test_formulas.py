@@ -63,9 +63,11 @@ FORMULAS = {
     "prod of one dimension": lambda x, y: (x * y).prod(1),
     "prod, kept": lambda x, y: x.prod(0, keepdim=True) * y,
     "cumprod": lambda x, y: (x * y).cumprod(1),
-    "max": lambda x, y: (x * y).max(), "min": lambda x, y: x.min() * y,
+    "max": lambda x, y: (x * y).max(),
+    "min": lambda x, y: x.min() * y,
     "median": lambda x, y: x.median() + y.nanmedian(),
-    "bce, pos_weight": pos_weight, "bce, the target, too": target,
+    "bce, pos_weight": pos_weight,
+    "bce, the target, too": target,
     "bce": lambda x, y: F.binary_cross_entropy_with_logits(x, y),
     "clamp": lambda x, y: x.clamp(y, y + 1),
     "trace": lambda x, y: (x * y).trace(),
@@ -76,7 +78,7 @@ FORMULAS = {
     "a sum of bools": lambda x, y: x * (torch.arange(N) > 3).expand(N, N).sum(1) * y,
     "a mask as index": lambda x, y: x[torch.arange(N) > 3] * y[torch.arange(N) > 3],
     "mse": lambda x, y: F.mse_loss(x, y),
-}  # fmt: skip
+}
 SECOND = {"prod", "prod of one dimension", "cumprod", "max", "median"}
 CASES = [(name, both, False) for name in FORMULAS for both in (False, True)]
 

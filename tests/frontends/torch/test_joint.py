@@ -25,9 +25,17 @@ def mlp():
 
 
 def cnn():
-    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-              nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.SiLU(), nn.Flatten(),
-              nn.Linear(16 * 36, 10)]  # fmt: skip
+    layers = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3),
+        nn.BatchNorm2d(16),
+        nn.SiLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 36, 10),
+    ]
     return nn.Sequential(*layers), (torch.randn(4, 3, 16, 16),)
 
 
@@ -98,8 +106,11 @@ def test_modules_are_named_in_both_passes():
     module, args = cnn()
     joint = joint_graph(module, args)
     boundary = dict(joint.phases)["backward"]
-    convolutions = [(op.scope, at < boundary) for at, op in enumerate(joint.graph.ops)
-                    if op.kind.startswith("conv")]  # fmt: skip
+    convolutions = [
+        (op.scope, at < boundary)
+        for at, op in enumerate(joint.graph.ops)
+        if op.kind.startswith("conv")
+    ]
     assert {scope for scope, _ in convolutions} == {"0", "4"}
     assert sum(forward for _, forward in convolutions) == 2
 

@@ -37,22 +37,45 @@ def pointwise(x, y, pick):
 
 
 def unary(x, _y, pick):
-    return pick([
-        lambda: x.to(pick([torch.int64, torch.float32, torch.bool, torch.int32, torch.float64])),
-        lambda: x.clamp(min=0), lambda: x + 1, lambda: x * 2, lambda: x.clone(), lambda: x.detach(),
-        lambda: torch.where(x > 0, x, torch.zeros_like(x)), lambda: x.logical_not(),
-    ])()  # fmt: skip
+    return pick(
+        [
+            lambda: x.to(
+                pick([torch.int64, torch.float32, torch.bool, torch.int32, torch.float64])
+            ),
+            lambda: x.clamp(min=0),
+            lambda: x + 1,
+            lambda: x * 2,
+            lambda: x.clone(),
+            lambda: x.detach(),
+            lambda: torch.where(x > 0, x, torch.zeros_like(x)),
+            lambda: x.logical_not(),
+        ]
+    )()
 
 
 def viewed(x, _y, pick):
     n = x.numel()
-    return pick([
-        lambda: x[1:], lambda: x[..., ::2], lambda: x.t(), lambda: x.reshape(-1), lambda: x.view(n),
-        lambda: x.unsqueeze(0).expand(3, *x.shape), lambda: x[0], lambda: x.unsqueeze(-1),
-        lambda: x.flatten().as_strided((2, 2), (1, 1)), lambda: x.view(torch.int32),
-        lambda: x.movedim(0, -1), lambda: x.narrow(0, 0, 1), lambda: x.diagonal(), lambda: x.data,
-        lambda: x.unfold(0, 2, 1), lambda: x.squeeze(), lambda: x.split(1)[0],
-    ])()  # fmt: skip
+    return pick(
+        [
+            lambda: x[1:],
+            lambda: x[..., ::2],
+            lambda: x.t(),
+            lambda: x.reshape(-1),
+            lambda: x.view(n),
+            lambda: x.unsqueeze(0).expand(3, *x.shape),
+            lambda: x[0],
+            lambda: x.unsqueeze(-1),
+            lambda: x.flatten().as_strided((2, 2), (1, 1)),
+            lambda: x.view(torch.int32),
+            lambda: x.movedim(0, -1),
+            lambda: x.narrow(0, 0, 1),
+            lambda: x.diagonal(),
+            lambda: x.data,
+            lambda: x.unfold(0, 2, 1),
+            lambda: x.squeeze(),
+            lambda: x.split(1)[0],
+        ]
+    )()
 
 
 def written(x, y, pick):
@@ -64,34 +87,67 @@ def written(x, y, pick):
         x[x > 1] = 0
         return x
 
-    return pick([
-        lambda: x.add_(1), lambda: x.mul_(2), lambda: x.fill_(3), lambda: x.zero_(),
-        lambda: x.copy_(y), lambda: x.add_(y), lambda: assign(0), lambda: assign(slice(1, None)),
-        put, lambda: x.masked_fill_(x > 2, 5), lambda: x.t_(), lambda: x.unsqueeze_(0),
-        lambda: x.clamp_(max=4), lambda: x.index_fill_(0, torch.tensor([0]), 7),
-        lambda: torch.add(x, 1, out=torch.empty_like(x)), lambda: x.set_(y), lambda: x.cumsum_(0),
-        lambda: x.flatten().sub_(1), lambda: torch._foreach_add_([x, y], 1) and x,
-        lambda: x.scatter_(0, torch.zeros_like(x, dtype=torch.int64), 9),
-    ])()  # fmt: skip
+    return pick(
+        [
+            lambda: x.add_(1),
+            lambda: x.mul_(2),
+            lambda: x.fill_(3),
+            lambda: x.zero_(),
+            lambda: x.copy_(y),
+            lambda: x.add_(y),
+            lambda: assign(0),
+            lambda: assign(slice(1, None)),
+            put,
+            lambda: x.masked_fill_(x > 2, 5),
+            lambda: x.t_(),
+            lambda: x.unsqueeze_(0),
+            lambda: x.clamp_(max=4),
+            lambda: x.index_fill_(0, torch.tensor([0]), 7),
+            lambda: torch.add(x, 1, out=torch.empty_like(x)),
+            lambda: x.set_(y),
+            lambda: x.cumsum_(0),
+            lambda: x.flatten().sub_(1),
+            lambda: torch._foreach_add_([x, y], 1) and x,
+            lambda: x.scatter_(0, torch.zeros_like(x, dtype=torch.int64), 9),
+        ]
+    )()
 
 
 def reduced(x, y, pick):
-    return pick([
-        lambda: x.sum(0), lambda: x.cumsum(-1), lambda: x.sort(-1)[1], lambda: x.max(0)[0],
-        lambda: torch.cat([x.flatten(), y.flatten()]), lambda: torch.stack([x, x + 1]),
-        lambda: x.argmax(), lambda: x.any(), lambda: x.prod(), lambda: x.flip(0), lambda: x.roll(1),
-    ])()  # fmt: skip
+    return pick(
+        [
+            lambda: x.sum(0),
+            lambda: x.cumsum(-1),
+            lambda: x.sort(-1)[1],
+            lambda: x.max(0)[0],
+            lambda: torch.cat([x.flatten(), y.flatten()]),
+            lambda: torch.stack([x, x + 1]),
+            lambda: x.argmax(),
+            lambda: x.any(),
+            lambda: x.prod(),
+            lambda: x.flip(0),
+            lambda: x.roll(1),
+        ]
+    )()
 
 
 def sized(x, y, pick):
-    return pick([
-        lambda: x.nonzero(), lambda: x.unique(), lambda: x[x > 1], lambda: x.masked_select(x > 0),
-        lambda: torch.where(x > 0)[0], lambda: y.flatten()[x.flatten()[:2].bool().nonzero()],
-        lambda: x[: int(x.flatten()[0].item()) % 3], lambda: torch.arange(x.sum().item() % 5),
-        lambda: y.repeat_interleave(x.flatten().clamp(0, 2)[: y.shape[0]], 0),
-        lambda: torch.zeros(len(x.flatten().tolist())), lambda: torch.as_tensor(x.numpy()) + 1,
-        lambda: torch.zeros(2) if x.bool().any() else torch.ones(3),
-    ])()  # fmt: skip
+    return pick(
+        [
+            lambda: x.nonzero(),
+            lambda: x.unique(),
+            lambda: x[x > 1],
+            lambda: x.masked_select(x > 0),
+            lambda: torch.where(x > 0)[0],
+            lambda: y.flatten()[x.flatten()[:2].bool().nonzero()],
+            lambda: x[: int(x.flatten()[0].item()) % 3],
+            lambda: torch.arange(x.sum().item() % 5),
+            lambda: y.repeat_interleave(x.flatten().clamp(0, 2)[: y.shape[0]], 0),
+            lambda: torch.zeros(len(x.flatten().tolist())),
+            lambda: torch.as_tensor(x.numpy()) + 1,
+            lambda: torch.zeros(2) if x.bool().any() else torch.ones(3),
+        ]
+    )()
 
 
 GUESSED = re.compile("checks of|choices by|random numbers")
@@ -303,14 +359,23 @@ def labels():
 
 
 CASES = {
-    kept_rows: labels, chosen_rows: labels, selected_losses: labels, branches: labels,
-    checked: labels, stepwise: labels, masked_by_buffer: labels, mapped: labels,
-    checkpointed: labels, checkpointed_reentrant: labels,
-    **dict.fromkeys((lengths, lengths_by_numpy, repeated, packed, looped, masked_by_numpy, copied),
-                    lambda: torch.tensor([20, 45])),
+    kept_rows: labels,
+    chosen_rows: labels,
+    selected_losses: labels,
+    branches: labels,
+    checked: labels,
+    stepwise: labels,
+    masked_by_buffer: labels,
+    mapped: labels,
+    checkpointed: labels,
+    checkpointed_reentrant: labels,
+    **dict.fromkeys(
+        (lengths, lengths_by_numpy, repeated, packed, looped, masked_by_numpy, copied),
+        lambda: torch.tensor([20, 45]),
+    ),
     unrolled: lambda: torch.tensor([5, 9]),
     **dict.fromkeys((experts, buckets), lambda: torch.randint(0, 3, (2, 64))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("run", CASES, ids=lambda run: run.__name__)
@@ -463,11 +528,14 @@ def test_a_trace_has_numbers_where_values_decide():
 @pytest.mark.parametrize(
     ("given", "shape", "want"),
     [
-        ([0, 1, 2], (5,), [0, 1, 2, 3, 4]), ([7, 1], (3,), [7, 1, 7]), ([1, 1], (3,), [1, 1, 1]),
-        ([[4, 9]], (2, 2), [[4, 9], [4, 9]]), ([[4, 9, 2]], (1, 2), [[4, 9]]),
+        ([0, 1, 2], (5,), [0, 1, 2, 3, 4]),
+        ([7, 1], (3,), [7, 1, 7]),
+        ([1, 1], (3,), [1, 1, 1]),
+        ([[4, 9]], (2, 2), [[4, 9], [4, 9]]),
+        ([[4, 9, 2]], (1, 2), [[4, 9]]),
         ([True, False], (3,), [True, False, True]),
     ],
-)  # fmt: skip
+)
 def test_resized_inputs_go_on_as_they_are(given, shape, want):
     assert stretched(torch.tensor(given), shape).tolist() == want
 

@@ -50,15 +50,19 @@ def _batches(x: Any) -> Any:
 
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "layer norm, backward": (_norm_backward, (_columns(_ROWS), _ROWS)),
-    "log softmax, backward": (lambda g, x: aten._log_softmax_backward_data(g, x, -1, x.dtype),
-                              (_columns(_ROWS), _ROWS)),
-    "mse, backward": (lambda x, y: aten.mse_loss_backward(torch.ones(()), x, y, 1),
-                      (_columns(_ROWS), _ROWS)),
+    "log softmax, backward": (
+        lambda g, x: aten._log_softmax_backward_data(g, x, -1, x.dtype),
+        (_columns(_ROWS), _ROWS),
+    ),
+    "mse, backward": (
+        lambda x, y: aten.mse_loss_backward(torch.ones(()), x, y, 1),
+        (_columns(_ROWS), _ROWS),
+    ),
     "log sigmoid": (aten.log_sigmoid_forward, (_columns(_ROWS),)),
     "group norm, backward": (_groups_backward, (_IMAGE, _pixels(_IMAGE))),
     "batch norm, backward": (_batches_backward, (_IMAGE, _pixels(_IMAGE))),
     "batch norm": (_batches, (_columns(_IMAGE),)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -103,8 +107,12 @@ def test_copying_what_has_a_history_is_refused_as_in_torch() -> None:
             return copy.deepcopy(super().forward(x)).sum()
 
     with pytest.raises(Exception, match="deepcopy protocol"):
-        fake_steps(Refused(4, 4), (torch.rand(2, 4),), {},
-                   StepOptions(optimizer="sgd", loss=lambda out: out))  # fmt: skip
+        fake_steps(
+            Refused(4, 4),
+            (torch.rand(2, 4),),
+            {},
+            StepOptions(optimizer="sgd", loss=lambda out: out),
+        )
 
 
 def test_scratch_is_measured_inside_of_vmap_too() -> None:

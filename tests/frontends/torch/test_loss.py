@@ -122,11 +122,17 @@ def test_a_module_that_returns_its_loss_is_taken_at_its_word(name, asked):
 
 
 @pytest.mark.req("R3")
-@pytest.mark.parametrize("shape", [
-    lambda y: y, lambda y: (y, y), lambda y: Output(None, y),
-    lambda y: {"loss": None, "aux": y.sum()},
-    lambda y: (y.sum(), y.mean()), lambda y: {"logits": y, "a": y.sum(), "b": y.mean()},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda y: y,
+        lambda y: (y, y),
+        lambda y: Output(None, y),
+        lambda y: {"loss": None, "aux": y.sum()},
+        lambda y: (y.sum(), y.mean()),
+        lambda y: {"logits": y, "a": y.sum(), "b": y.mean()},
+    ],
+)
 def test_without_a_loss_a_step_is_refused_in_one_line(shape):
     module, args = Returns(shape), (torch.zeros(2, 4),)
     for run in (fake_steps, real_steps, step_graph, joint_graph):

@@ -104,11 +104,14 @@ class Grows(torch.nn.Module):
 
 
 KINDS = {
-    "attributes": Plain, "slots": Slotted, "written in place": Written, "data class": Data,
+    "attributes": Plain,
+    "slots": Slotted,
+    "written in place": Written,
+    "data class": Data,
     "subclass of dict": lambda: Mapped(rows=torch.ones(2, 8)),
     "subclass of list": lambda: Listed([torch.ones(2, 8)]),
     "named tuple": lambda: Named(Plain(), 2.0),
-}  # fmt: skip
+}
 
 
 def _values(tree: Any) -> list[tuple[Any, list[float]]]:
@@ -210,15 +213,28 @@ def test_the_walk_finds_tensors_wherever_they_are() -> None:
     shared = torch.zeros(3)
     plain = Plain()
     tree = (
-        OrderedDict(a=[shared], b=deque([plain])), partial(max, shared, key=torch.ones(1)),
-        plain.grow, {"set": {torch.zeros(5)}}, torch.nn.Linear(2, 1), object(), None, "x", 1.5,
-    )  # fmt: skip
+        OrderedDict(a=[shared], b=deque([plain])),
+        partial(max, shared, key=torch.ones(1)),
+        plain.grow,
+        {"set": {torch.zeros(5)}},
+        torch.nn.Linear(2, 1),
+        object(),
+        None,
+        "x",
+        1.5,
+    )
     plain.me = plain  # type: ignore[attr-defined]
     found = list(named_tensors(tree))
     assert [path for path, _ in found] == [
-        (0, "a", 0), (0, "b", 0, "kept", 0), (1, "args", 0), (1, "keywords", "key"),
-        (2, "kept", 0), (3, "set", 0), (4, "_parameters", "weight"), (4, "_parameters", "bias"),
-    ]  # fmt: skip
+        (0, "a", 0),
+        (0, "b", 0, "kept", 0),
+        (1, "args", 0),
+        (1, "keywords", "key"),
+        (2, "kept", 0),
+        (3, "set", 0),
+        (4, "_parameters", "weight"),
+        (4, "_parameters", "bias"),
+    ]
     assert len(list(named_tensors(tree, modules=False))) == 6
     other = changed(tree, torch.clone)
     assert other[0]["a"][0] is other[1].args[0] is not shared
@@ -244,9 +260,14 @@ def test_a_tensor_in_two_objects_stays_one(route: Any) -> None:
 def _llama() -> tuple[Any, Any]:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
-        vocab_size=200, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-    )  # fmt: skip
+        vocab_size=200,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
     return transformers.LlamaForCausalLM(config).eval(), config
 
 

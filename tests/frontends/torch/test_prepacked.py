@@ -98,9 +98,12 @@ def test_tables_move_the_rows_they_pick(route):
 
 def test_static_convolutions():
     model = nn.Sequential(
-        quantization.QuantStub(), nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 5),
+        quantization.QuantStub(),
+        nn.Conv2d(3, 8, 3),
+        nn.Flatten(),
+        nn.Linear(288, 5),
         quantization.DeQuantStub(),
-    ).eval()  # fmt: skip
+    ).eval()
     model.qconfig = quantization.get_default_qconfig("fbgemm")
     quantization.prepare(model, inplace=True)(torch.randn(1, 3, 8, 8))
     quantization.convert(model, inplace=True)

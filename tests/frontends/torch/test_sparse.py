@@ -61,8 +61,9 @@ def test_sparse_gradients_take_what_they_take(optimizer, accumulate, twice):
     many = 24 * (1 + twice) * accumulate
     rows = many * 16 * 4 + (8 * many if many > 24 else 0)  # a single look-up's index is its input
     dense = 4 * (3 * 16 + 3)
-    gradients = sum(s.nbytes for s in measured.first.alive(measured.first.phases[-2][1])
-                    if s.role == "gradient")  # fmt: skip
+    gradients = sum(
+        s.nbytes for s in measured.first.alive(measured.first.phases[-2][1]) if s.role == "gradient"
+    )
     assert gradients == dense + rows
     assert any("sparse gradients" in note for note in predicted.notes)
 
@@ -132,9 +133,11 @@ def test_a_layout_that_cannot_be_followed_is_named():
 def test_sparse_buffers_are_there_before_the_step(layout):
     dense = torch.eye(8) + torch.eye(8).flip(0)
     kept = {
-        "coo": dense.to_sparse(), "csr": dense.to_sparse_csr(), "csc": dense.to_sparse_csc(),
+        "coo": dense.to_sparse(),
+        "csr": dense.to_sparse_csr(),
+        "csc": dense.to_sparse_csc(),
         "bsr": dense.to_sparse_bsr((2, 2)),
-    }[layout]  # fmt: skip
+    }[layout]
     held = sum(part.numel() * part.element_size() for part in parts(kept))
 
     class Mixes(nn.Linear):

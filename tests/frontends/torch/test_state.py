@@ -78,8 +78,9 @@ def test_the_state_is_that_of_a_real_first_update(case):
     held = [v for entry in optimizer.state.values() for v in entry.values()]
     theirs = [v for v in held if isinstance(v, torch.Tensor)]
     if case.startswith("adagrad"):  # made when it is built, for what gets no gradient, too
-        theirs = [v for p, entry in optimizer.state.items() if p.grad is not None
-                  for v in entry.values()]  # fmt: skip
+        theirs = [
+            v for p, entry in optimizer.state.items() if p.grad is not None for v in entry.values()
+        ]
     assert sizes(ours) == sizes(theirs)
     eager = fake_steps(module, (INPUT,), options=options).steady
     static = sum(s.nbytes for s in eager.storages if s.role == "optimizer_state" and s.born == 0)

@@ -94,11 +94,15 @@ def test_lstm_layers(bias, layers, ways):
 
 
 LOSSES = {
-    "mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss, "soft_margin": F.soft_margin_loss,
-    "bce": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y), "huber": F.huber_loss,
-    "fold": lambda x, _: F.fold(F.unfold(x, 3), 14, 3).sum(), "l1": F.l1_loss,
+    "mse": F.mse_loss,
+    "smooth_l1": F.smooth_l1_loss,
+    "soft_margin": F.soft_margin_loss,
+    "bce": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y),
+    "huber": F.huber_loss,
+    "fold": lambda x, _: F.fold(F.unfold(x, 3), 14, 3).sum(),
+    "l1": F.l1_loss,
     "kl_div": F.kl_div,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
@@ -276,11 +280,13 @@ SCORES = 2 * 4 * 64 * 64
 def test_a_mask_inside_a_function_of_the_library_is_the_devices():
     masks = {}
     for device in ("cpu", "cuda"):
-        run = fake_steps(Library(True), (torch.zeros(2, 64, 32),),
-                         options=StepOptions(device=device)).steady  # fmt: skip
+        run = fake_steps(
+            Library(True), (torch.zeros(2, 64, 32),), options=StepOptions(device=device)
+        ).steady
         masks[device] = sum(s.nbytes for s in run.storages if s.phase == "forward")
-        plain = fake_steps(Library(True, 0.0), (torch.zeros(2, 64, 32),),
-                           options=StepOptions(device=device)).steady  # fmt: skip
+        plain = fake_steps(
+            Library(True, 0.0), (torch.zeros(2, 64, 32),), options=StepOptions(device=device)
+        ).steady
         masks[device] -= sum(s.nbytes for s in plain.storages if s.phase == "forward")
     # Without dropout the scores go on as they are; with it there are a mask and a product.
     assert masks == {"cpu": SCORES * (4 + 4), "cuda": SCORES * (1 + 4)}

@@ -19,10 +19,13 @@ class Bottleneck(nn.Module):
         super().__init__()
         out = width * 4
         self.body = nn.Sequential(
-            nn.Conv2d(inner, width, 1, bias=False), *norm_act(width),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), *norm_act(width),
-            nn.Conv2d(width, out, 1, bias=False), *norm_act(out, None),
-        )  # fmt: skip
+            nn.Conv2d(inner, width, 1, bias=False),
+            *norm_act(width),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            *norm_act(width),
+            nn.Conv2d(width, out, 1, bias=False),
+            *norm_act(out, None),
+        )
         self.skip = nn.Sequential(nn.Conv2d(inner, out, 1, stride, bias=False), nn.BatchNorm2d(out))
         if inner == out and stride == 1:
             self.skip = nn.Identity()
@@ -32,8 +35,11 @@ class Bottleneck(nn.Module):
 
 
 def resnet50() -> nn.Module:
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), *norm_act(64),
-                               nn.MaxPool2d(3, 2, 1)]  # fmt: skip
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        *norm_act(64),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     inner = 64
     for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for at in range(blocks):
@@ -62,8 +68,10 @@ class Inverted(nn.Module):
         layers: list[nn.Module] = []
         if ratio != 1:
             layers += [nn.Conv2d(inner, wide, 1, bias=False), *norm_act(wide, act)]
-        layers += [nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False),
-                   *norm_act(wide, act)]  # fmt: skip
+        layers += [
+            nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False),
+            *norm_act(wide, act),
+        ]
         if squeeze:
             layers.append(Squeeze(wide, inner // 4))
         layers += [nn.Conv2d(wide, out, 1, bias=False), *norm_act(out, None)]
@@ -77,13 +85,25 @@ class Inverted(nn.Module):
 def mobilenet_v2() -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), *norm_act(32, nn.ReLU6)]
     inner = 32
-    for ratio, out, blocks, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
-                                       (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):  # fmt: skip
+    for ratio, out, blocks, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for at in range(blocks):
             layers.append(Inverted(inner, out, ratio, stride if at == 0 else 1))
             inner = out
-    layers += [nn.Conv2d(320, 1280, 1, bias=False), *norm_act(1280, nn.ReLU6),
-               nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2)]  # fmt: skip
+    layers += [
+        nn.Conv2d(320, 1280, 1, bias=False),
+        *norm_act(1280, nn.ReLU6),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+    ]
     return nn.Sequential(*layers, nn.Linear(1280, 1000))
 
 
@@ -91,14 +111,24 @@ def efficientnet_b0() -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), *norm_act(32, nn.SiLU)]
     inner = 32
     for ratio, out, blocks, stride, kernel in (
-        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5),
-        (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
-    ):  # fmt: skip
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    ):
         for at in range(blocks):
             layers.append(Inverted(inner, out, ratio, stride if at == 0 else 1, kernel, True))
             inner = out
-    layers += [nn.Conv2d(320, 1280, 1, bias=False), *norm_act(1280, nn.SiLU),
-               nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2)]  # fmt: skip
+    layers += [
+        nn.Conv2d(320, 1280, 1, bias=False),
+        *norm_act(1280, nn.SiLU),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+    ]
     return nn.Sequential(*layers, nn.Linear(1280, 1000))
 
 
@@ -111,10 +141,11 @@ class ViT(nn.Module):
         self.token = nn.Parameter(torch.zeros(1, 1, width))
         self.place = nn.Parameter(torch.zeros(1, 197, width))
         self.blocks = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True,
-                                       norm_first=True)
+            nn.TransformerEncoderLayer(
+                width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+            )
             for _ in range(depth)
-        )  # fmt: skip
+        )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,13 +160,16 @@ class Block3d(nn.Module):
     def __init__(self, inner: int, out: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv3d(inner, out, 3, stride, 1, bias=False), *norm_act(out, dims=3),
-            nn.Conv3d(out, out, 3, 1, 1, bias=False), *norm_act(out, None, dims=3),
-        )  # fmt: skip
+            nn.Conv3d(inner, out, 3, stride, 1, bias=False),
+            *norm_act(out, dims=3),
+            nn.Conv3d(out, out, 3, 1, 1, bias=False),
+            *norm_act(out, None, dims=3),
+        )
         self.skip = nn.Identity()
         if stride != 1 or inner != out:
-            self.skip = nn.Sequential(nn.Conv3d(inner, out, 1, stride, bias=False),
-                                      nn.BatchNorm3d(out))  # fmt: skip
+            self.skip = nn.Sequential(
+                nn.Conv3d(inner, out, 1, stride, bias=False), nn.BatchNorm3d(out)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.body(x) + self.skip(x))

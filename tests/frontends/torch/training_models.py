@@ -47,9 +47,18 @@ class Basic(nn.Module):
 
 
 def resnet() -> Made:
-    body = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
-            nn.MaxPool2d(3, 2, 1), Basic(16, 16, 1), Basic(16, 32, 2), Basic(32, 64, 2),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]  # fmt: skip
+    body = [
+        nn.Conv2d(3, 16, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+        Basic(16, 16, 1),
+        Basic(16, 32, 2),
+        Basic(32, 64, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    ]
     return nn.Sequential(*body), (torch.randn(4, 3, 64, 64),), {}
 
 
@@ -58,10 +67,15 @@ class Inverted(nn.Module):
         super().__init__()
         wide = inner * 6
         self.body = nn.Sequential(
-            nn.Conv2d(inner, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6(inplace=True),
-            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide),
-            nn.ReLU6(inplace=True), nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out),
-        )  # fmt: skip
+            nn.Conv2d(inner, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(wide, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
         self.skips = stride == 1 and inner == out
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,8 +83,16 @@ class Inverted(nn.Module):
 
 
 def mobilenet() -> Made:
-    body = [nn.Conv2d(3, 8, 3, 2, 1), Inverted(8, 12, 2), Inverted(12, 12, 1), Inverted(12, 16, 2),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(16, 10)]  # fmt: skip
+    body = [
+        nn.Conv2d(3, 8, 3, 2, 1),
+        Inverted(8, 12, 2),
+        Inverted(12, 12, 1),
+        Inverted(12, 16, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(16, 10),
+    ]
     return nn.Sequential(*body), (torch.randn(4, 3, 64, 64),), {}
 
 
@@ -116,8 +138,13 @@ def lstm() -> Made:
 def bert() -> Made:
     from transformers import BertConfig, BertForMaskedLM
 
-    config = BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
-                        intermediate_size=128, vocab_size=200)  # fmt: skip
+    config = BertConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        vocab_size=200,
+    )
     ids = torch.randint(0, 200, (2, 32))
     return BertForMaskedLM(config), (), {"input_ids": ids, "labels": ids}
 
@@ -125,8 +152,9 @@ def bert() -> Made:
 def gpt2() -> Made:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=200, bos_token_id=0,
-                        eos_token_id=0)  # fmt: skip
+    config = GPT2Config(
+        n_layer=2, n_embd=64, n_head=2, vocab_size=200, bos_token_id=0, eos_token_id=0
+    )
     ids = torch.randint(0, 200, (2, 32))
     return GPT2LMHeadModel(config), (), {"input_ids": ids, "labels": ids}
 
@@ -134,8 +162,14 @@ def gpt2() -> Made:
 def vit() -> Made:
     from transformers import ViTConfig, ViTForImageClassification
 
-    config = ViTConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
-                       intermediate_size=128, image_size=32, patch_size=8)  # fmt: skip
+    config = ViTConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        image_size=32,
+        patch_size=8,
+    )
     return ViTForImageClassification(config), (torch.randn(2, 3, 32, 32),), {}
 
 

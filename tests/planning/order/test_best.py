@@ -201,11 +201,14 @@ def test_the_same_order_in_another_process_and_hash_seed() -> None:
     root = Path(__file__).parents[3]
     outs = [
         subprocess.run(
-            [sys.executable, "-c", _SCRIPT], capture_output=True, check=True, cwd=root,
+            [sys.executable, "-c", _SCRIPT],
+            capture_output=True,
+            check=True,
+            cwd=root,
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
         ).stdout
         for seed in ("0", "4242")
-    ]  # fmt: skip
+    ]
     assert outs[0]
     assert outs[0] == outs[1]
 

@@ -31,18 +31,22 @@ def hull_peak(study: Study, aliasing: Aliasing) -> int:
         if b.pieces
     ]
     return max(
-        (sum(size for start, stop, size in lives if start <= step < stop)
-         for step in range(played.schedule.steps)),
+        (
+            sum(size for start, stop, size in lives if start <= step < stop)
+            for step in range(played.schedule.steps)
+        ),
         default=0,
-    )  # fmt: skip
+    )
 
 
 def small_slice_of_a_large_base(between: int = 100) -> Graph:
     lines = [
-        "peakfold-graph 1", "input x: uint8[8192,1024]", "base: uint8[8192,1024] = opaque(x)",
+        "peakfold-graph 1",
+        "input x: uint8[8192,1024]",
+        "base: uint8[8192,1024] = opaque(x)",
         "part: uint8[1,1024] = slice(base, starts=[0], ends=[1], axes=[0])",
         "t0: uint8[1,1024] = opaque(base)",
-    ]  # fmt: skip
+    ]
     lines += [f"t{n + 1}: uint8[4096,1024] = opaque(t{n})" for n in range(between)]
     lines += [f"end: uint8[1,1024] = opaque(t{between}, part)", "output end"]
     return parse_graph("\n".join(lines))

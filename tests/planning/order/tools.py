@@ -67,8 +67,9 @@ def plain_optimum(graph: Graph, align: int) -> int:
     Inputs are the caller's; outputs stay to the end. Shares no code with the search.
     """
     size = {t.name: -(-(t.nbytes or 0) // align) * align for t in graph.tensors}
-    readers = {t.name: [n for n, op in enumerate(graph.ops) if t.name in op.inputs]
-               for t in graph.tensors}  # fmt: skip
+    readers = {
+        t.name: [n for n, op in enumerate(graph.ops) if t.name in op.inputs] for t in graph.tensors
+    }
     everything = frozenset(range(len(graph.ops)))
 
     def live(done: frozenset[int]) -> int:
@@ -87,9 +88,9 @@ def plain_optimum(graph: Graph, align: int) -> int:
         return min(
             max(here + sum(size[n] for n in op.outputs), best(done | {at}))
             for at, op in enumerate(graph.ops)
-            if at not in done and all(graph.producer.get(n, at) in done or n in graph.inputs
-                                      for n in op.inputs)
-        )  # fmt: skip
+            if at not in done
+            and all(graph.producer.get(n, at) in done or n in graph.inputs for n in op.inputs)
+        )
 
     return best(frozenset())
 

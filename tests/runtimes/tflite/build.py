@@ -9,9 +9,15 @@ import numpy as np
 from peakfold.runtimes.tflite.schema import classes, pack_model
 
 TYPES = {
-    "FLOAT32": np.float32, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
-    "INT64": np.int64, "BOOL": np.bool_, "UINT8": np.uint8, "FLOAT16": np.float16,
-}  # fmt: skip
+    "FLOAT32": np.float32,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+    "UINT8": np.uint8,
+    "FLOAT16": np.float16,
+}
 
 
 class Build:
@@ -36,9 +42,18 @@ class Build:
         self.graph = graph
         return len(self.model.subgraphs) - 1
 
-    def tensor(self, kind: str, dims: tuple[int, ...], data: Any = None, *, name: str = "",
-               scale: Any = None, zero: int = 0, variable: bool = False,
-               axis: int = 0) -> int:  # fmt: skip
+    def tensor(
+        self,
+        kind: str,
+        dims: tuple[int, ...],
+        data: Any = None,
+        *,
+        name: str = "",
+        scale: Any = None,
+        zero: int = 0,
+        variable: bool = False,
+        axis: int = 0,
+    ) -> int:
         tensor = self.schema.TensorT()
         tensor.type = getattr(self.schema.TensorType, kind)
         tensor.shape = list(dims)
@@ -65,8 +80,9 @@ class Build:
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def op(self, name: str, inputs: list[int], outputs: list[int], options: str = "",
-           **fields: Any) -> int:  # fmt: skip
+    def op(
+        self, name: str, inputs: list[int], outputs: list[int], options: str = "", **fields: Any
+    ) -> int:
         schema = self.schema
         number = getattr(schema.BuiltinOperator, name, None)
         key = (name, "")

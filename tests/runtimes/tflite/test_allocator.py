@@ -97,8 +97,9 @@ def branching(kind: str) -> Build:
     if kind == "IF":
         made.op("REDUCE_MAX", [x, axes], [peak], "ReducerOptions")
         made.op("GREATER", [peak, limit], [condition], "GreaterOptions")
-        made.op("IF", [condition, early], [out], "IfOptions", thenSubgraphIndex=1,
-                elseSubgraphIndex=2)  # fmt: skip
+        made.op(
+            "IF", [condition, early], [out], "IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2
+        )
     else:
         made.op("WHILE", [early], [out], "WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
     made.op("ADD", [early, out], [late], "AddOptions")

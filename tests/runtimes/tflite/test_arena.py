@@ -93,11 +93,21 @@ def one_layer(name: str) -> bytes:
         return made.ends([x], [convolution(made, "INT8", x, 4, (4, 4), k=3, deep=True)]).bytes()
     if name == "fully connected":
         w, b = made.const("INT8", 1, (3, 7), [0.01]), made.const("INT32", 0, (3,), [0.0005])
-        return one("FULLY_CONNECTED", [("INT8", (1, 7)), w, b], [("INT8", (1, 3))],
-                   "FullyConnectedOptions", made)  # fmt: skip
+        return one(
+            "FULLY_CONNECTED",
+            [("INT8", (1, 7)), w, b],
+            [("INT8", (1, 3))],
+            "FullyConnectedOptions",
+            made,
+        )
     if name == "softmax":
-        return one("SOFTMAX", [("INT8", (1, 10))], [("INT8", (1, 10), 1 / 256, -128)],
-                   "SoftmaxOptions", beta=1.0)  # fmt: skip
+        return one(
+            "SOFTMAX",
+            [("INT8", (1, 10))],
+            [("INT8", (1, 10), 1 / 256, -128)],
+            "SoftmaxOptions",
+            beta=1.0,
+        )
     axes = ints(made, [1, 2])
     return one("MEAN", [("INT8", (1, 4, 4, 2)), axes], [("INT8", (1, 2))], "ReducerOptions", made)
 

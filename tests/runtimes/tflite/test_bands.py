@@ -161,17 +161,29 @@ class Net:
             self.put(name, operands, (*size, channels), "Conv2DOptions", **fields, **spread)
         elif name == "DEPTHWISE_CONV_2D":
             operands = [self.weights((1, taps, taps, depth)), self.bias(depth)]
-            self.put(name, operands, (*size, depth), "DepthwiseConv2DOptions", **fields, **spread,
-                     depthMultiplier=1)  # fmt: skip
+            self.put(
+                name,
+                operands,
+                (*size, depth),
+                "DepthwiseConv2DOptions",
+                **fields,
+                **spread,
+                depthMultiplier=1,
+            )
         else:
-            self.put(name, [], (*size, depth), "Pool2DOptions", **fields, filterHeight=taps,
-                     filterWidth=taps)  # fmt: skip
+            self.put(
+                name,
+                [],
+                (*size, depth),
+                "Pool2DOptions",
+                **fields,
+                filterHeight=taps,
+                filterWidth=taps,
+            )
 
     def pad(self) -> None:
         rows, columns, depth = self.shape
-        pads = self.made.tensor(
-            "INT32", (4, 2), np.array([0, 0, 1, 2, 2, 1, 0, 0], np.int32)
-        )  # fmt: skip
+        pads = self.made.tensor("INT32", (4, 2), np.array([0, 0, 1, 2, 2, 1, 0, 0], np.int32))
         self.put("PAD", [pads], (rows + 3, columns + 3, depth), "PadOptions")
 
     def add(self) -> None:
@@ -211,8 +223,12 @@ def test_random_networks_compute_the_same_in_bands(tmp_path: Path) -> None:
     rng = np.random.default_rng(20)
     jobs = []
     for number in range(24):
-        net = Net("INT8" if number % 2 else "FLOAT32", int(rng.integers(9, 24)), number,
-                  layout=bool(rng.integers(2)))  # fmt: skip
+        net = Net(
+            "INT8" if number % 2 else "FLOAT32",
+            int(rng.integers(9, 24)),
+            number,
+            layout=bool(rng.integers(2)),
+        )
         for _ in range(int(rng.integers(1, 5))):
             name = str(rng.choice(["CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D", "ADD", "PAD"]))
             if name in ("ADD", "PAD"):

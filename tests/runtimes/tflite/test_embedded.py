@@ -106,8 +106,9 @@ def test_what_the_judge_passes_the_interpreter_computes(tmp_path: Path) -> None:
         rng = np.random.default_rng(seed)
         plain = made.bytes()
         count = len(made.graph.tensors)
-        offsets = {(0, t): int(rng.integers(0, 60)) * 16 for t in range(count)
-                   if rng.random() < 0.3}  # fmt: skip
+        offsets = {
+            (0, t): int(rng.integers(0, 60)) * 16 for t in range(count) if rng.random() < 0.3
+        }
         verdicts.append(judged(rewrite(plain, Edit(offsets=offsets or {(0, 0): 0})), tmp_path)[0])
         for way, edit in (("plain", Edit()), ("placed", Edit(offsets=offsets or {(0, 0): 0}))):
             path = tmp_path / f"{seed}-{way}.tflite"
@@ -136,9 +137,13 @@ def test_a_table_of_wrong_length_is_a_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("TFL6")
-@pytest.mark.parametrize(("offset", "words"), [
-    (SIZE + 1, "its elements have 4"), (2**31 - 100, "more than an offset can say"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (SIZE + 1, "its elements have 4"),
+        (2**31 - 100, "more than an offset can say"),
+    ],
+)
 def test_offsets_that_no_kernel_can_use(offset: int, words: str, tmp_path: Path) -> None:
     data = chain(["RELU", "TANH"]).bytes()
     ok, why = judged(rewrite(data, Edit(offsets={(0, 0): 0, (0, 1): offset, (0, 2): 0})), tmp_path)

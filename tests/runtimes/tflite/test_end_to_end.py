@@ -27,8 +27,16 @@ class Grow:
         rows = int(self.rng.integers(2, 6))
         self.values: list[tuple[int, Shape]] = []
         self.inputs = [self.new((1, rows, 4, 8)), self.new((1, rows, 4, 8))]
-        steps = (self.unary, self.binary, self.concat, self.split, self.slice, self.reshape,
-                 self.mean, self.pool)  # fmt: skip
+        steps = (
+            self.unary,
+            self.binary,
+            self.concat,
+            self.split,
+            self.slice,
+            self.reshape,
+            self.mean,
+            self.pool,
+        )
         for _ in range(14):
             steps[int(self.rng.integers(len(steps)))]()
         outputs = [t for t, _ in self.values[-3:] if t not in self.inputs]
@@ -74,37 +82,61 @@ class Grow:
         if len(shape) == 4 and shape[1] % 2 == 0:
             half = (shape[0], shape[1] // 2, *shape[2:])
             axis = self.made.tensor("INT32", (), np.array(1, np.int32))
-            self.made.op("SPLIT", [axis, source], [self.new(half), self.new(half)],
-                         "SplitOptions", numSplits=2)  # fmt: skip
+            self.made.op(
+                "SPLIT",
+                [axis, source],
+                [self.new(half), self.new(half)],
+                "SplitOptions",
+                numSplits=2,
+            )
 
     def slice(self) -> None:
         source, shape = self.pick()
         if len(shape) == 4 and shape[1] > 1:
             begin, end = self.numbers(0, 1, 0, 0), self.numbers(*shape)
             out = self.new((shape[0], shape[1] - 1, *shape[2:]))
-            self.made.op("STRIDED_SLICE", [source, begin, end, self.numbers(1, 1, 1, 1)], [out],
-                         "StridedSliceOptions")  # fmt: skip
+            self.made.op(
+                "STRIDED_SLICE",
+                [source, begin, end, self.numbers(1, 1, 1, 1)],
+                [out],
+                "StridedSliceOptions",
+            )
 
     def reshape(self) -> None:
         source, shape = self.pick()
         if len(shape) == 4:
             flat = (shape[0], shape[1] * shape[2], 1, shape[3])
-            self.made.op("RESHAPE", [source, self.numbers(*flat)], [self.new(flat)],
-                         "ReshapeOptions", newShape=list(flat))  # fmt: skip
+            self.made.op(
+                "RESHAPE",
+                [source, self.numbers(*flat)],
+                [self.new(flat)],
+                "ReshapeOptions",
+                newShape=list(flat),
+            )
 
     def mean(self) -> None:
         source, shape = self.pick()
         if len(shape) == 4:
             out = self.new((shape[0], 1, 1, shape[3]))
-            self.made.op("MEAN", [source, self.numbers(1, 2)], [out], "ReducerOptions",
-                         keepDims=True)  # fmt: skip
+            self.made.op(
+                "MEAN", [source, self.numbers(1, 2)], [out], "ReducerOptions", keepDims=True
+            )
 
     def pool(self) -> None:
         source, shape = self.pick()
         if len(shape) == 4 and min(shape[1:3]) >= 2:
             out = self.new((shape[0], shape[1] // 2, shape[2] // 2, shape[3]))
-            self.made.op("MAX_POOL_2D", [source], [out], "Pool2DOptions", padding=1, strideW=2,
-                         strideH=2, filterWidth=2, filterHeight=2)  # fmt: skip
+            self.made.op(
+                "MAX_POOL_2D",
+                [source],
+                [out],
+                "Pool2DOptions",
+                padding=1,
+                strideW=2,
+                strideH=2,
+                filterWidth=2,
+                filterHeight=2,
+            )
 
 
 @pytest.mark.req("TFL1", "TFL3")

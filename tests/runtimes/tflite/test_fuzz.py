@@ -23,8 +23,11 @@ from tests.runtimes.tflite.test_allocator import branching, random_model
 @pytest.mark.req("TFL6")
 def test_mutated_files(tmp_path: Path) -> None:
     rng = random.Random(11)
-    sources = [rewrite(random_model(1).bytes(), Edit(offsets={(0, 0): 0})),
-               branching("IF").bytes(), branching("WHILE").bytes()]  # fmt: skip
+    sources = [
+        rewrite(random_model(1).bytes(), Edit(offsets={(0, 0): 0})),
+        branching("IF").bytes(),
+        branching("WHILE").bytes(),
+    ]
     path = tmp_path / "m.tflite"
     clean = 0
     for _ in range(150):

@@ -32,25 +32,42 @@ UNARY: dict[str, tuple[str, ...]] = {
     "QUANTIZE": ("INT8", "INT16"),
 }  # fmt: skip
 BINARY: dict[str, tuple[str, ...]] = {
-    "ADD": (*SMALL, "INT32"), "SUB": SMALL, "MUL": (*SMALL, "INT32"), "DIV": ("FLOAT32", "INT8"),
-    "MAXIMUM": (*SMALL, "INT32"), "MINIMUM": (*SMALL, "INT32"), "PRELU": ("FLOAT32", "INT8"),
-    "SQUARED_DIFFERENCE": ("FLOAT32", "INT8"), "FLOOR_DIV": FLOAT, "FLOOR_MOD": FLOAT,
-    "LOGICAL_AND": ("BOOL",), "LOGICAL_OR": ("BOOL",),
-}  # fmt: skip
+    "ADD": (*SMALL, "INT32"),
+    "SUB": SMALL,
+    "MUL": (*SMALL, "INT32"),
+    "DIV": ("FLOAT32", "INT8"),
+    "MAXIMUM": (*SMALL, "INT32"),
+    "MINIMUM": (*SMALL, "INT32"),
+    "PRELU": ("FLOAT32", "INT8"),
+    "SQUARED_DIFFERENCE": ("FLOAT32", "INT8"),
+    "FLOOR_DIV": FLOAT,
+    "FLOOR_MOD": FLOAT,
+    "LOGICAL_AND": ("BOOL",),
+    "LOGICAL_OR": ("BOOL",),
+}
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "LEAKY_RELU": ("LeakyReluOptions", {"alpha": 0.1}), "SOFTMAX": ("SoftmaxOptions", {"beta": 1}),
-    "ADD": ("AddOptions", {}), "SUB": ("SubOptions", {}), "MUL": ("MulOptions", {}),
-    "DIV": ("DivOptions", {}), "L2_NORMALIZATION": ("L2NormOptions", {}),
-    "CAST": ("CastOptions", {}), "SQUEEZE": ("SqueezeOptions", {}),
+    "LEAKY_RELU": ("LeakyReluOptions", {"alpha": 0.1}),
+    "SOFTMAX": ("SoftmaxOptions", {"beta": 1}),
+    "ADD": ("AddOptions", {}),
+    "SUB": ("SubOptions", {}),
+    "MUL": ("MulOptions", {}),
+    "DIV": ("DivOptions", {}),
+    "L2_NORMALIZATION": ("L2NormOptions", {}),
+    "CAST": ("CastOptions", {}),
+    "SQUEEZE": ("SqueezeOptions", {}),
     "RESHAPE": ("ReshapeOptions", {}),
-}  # fmt: skip
+}
 SCALES = {
-    ("LOGISTIC", "INT8"): (1 / 256, -128), ("LOGISTIC", "INT16"): (1 / 32768, 0),
-    ("TANH", "INT8"): (1 / 128, 0), ("TANH", "INT16"): (1 / 32768, 0),
-    ("SOFTMAX", "INT8"): (1 / 256, -128), ("LOG_SOFTMAX", "INT8"): (16 / 256, 127),
-    ("L2_NORMALIZATION", "INT8"): (1 / 128, 0), ("QUANTIZE", "INT8"): (0.07, 0),
+    ("LOGISTIC", "INT8"): (1 / 256, -128),
+    ("LOGISTIC", "INT16"): (1 / 32768, 0),
+    ("TANH", "INT8"): (1 / 128, 0),
+    ("TANH", "INT16"): (1 / 32768, 0),
+    ("SOFTMAX", "INT8"): (1 / 256, -128),
+    ("LOG_SOFTMAX", "INT8"): (16 / 256, 127),
+    ("L2_NORMALIZATION", "INT8"): (1 / 128, 0),
+    ("QUANTIZE", "INT8"): (0.07, 0),
     ("QUANTIZE", "INT16"): (0.002, 0),
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -95,8 +112,13 @@ def unary(name: str, dtype: str) -> Case:
 def binary(name: str, dtype: str, how: str) -> Case:
     """`how`: which operand is overwritten, and what the other is."""
     made = Build()
-    kind = {"FLOAT32": np.float32, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
-            "BOOL": np.bool_}[dtype]  # fmt: skip
+    kind = {
+        "FLOAT32": np.float32,
+        "INT8": np.int8,
+        "INT16": np.int16,
+        "INT32": np.int32,
+        "BOOL": np.bool_,
+    }[dtype]
     low, high = (0, 2) if dtype == "BOOL" else (1, 90)
     values = np.random.default_rng(7).integers(low, high, DIMS).astype(kind)
     a = made.tensor(dtype, DIMS)

@@ -47,8 +47,11 @@ def nested(n: int = 20) -> bytes:
 def constant(n: int = 20) -> bytes:
     """An IF, one of whose branches gives a constant, and the other its input."""
     made = Build()
-    go, x, y = (made.tensor("BOOL", (1,)), made.tensor("FLOAT32", (1, n)),
-                made.tensor("FLOAT32", (1, n)))  # fmt: skip
+    go, x, y = (
+        made.tensor("BOOL", (1,)),
+        made.tensor("FLOAT32", (1, n)),
+        made.tensor("FLOAT32", (1, n)),
+    )
     made.op("IF", [go, x], [y], "IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
     made.ends([go, x], [y])
     made.subgraph()
@@ -66,8 +69,11 @@ def constant(n: int = 20) -> bytes:
 def variables(n: int = 8) -> bytes:
     """Two branches, each with a variable, whose index in the main graph is a plain tensor's."""
     made = Build()
-    go, x, y = (made.tensor("BOOL", (1,)), made.tensor("FLOAT32", (1, n)),
-                made.tensor("FLOAT32", (1, n)))  # fmt: skip
+    go, x, y = (
+        made.tensor("BOOL", (1,)),
+        made.tensor("FLOAT32", (1, n)),
+        made.tensor("FLOAT32", (1, n)),
+    )
     made.op("IF", [go, x], [y], "IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
     made.ends([go, x], [y])
     for _ in range(2):
@@ -116,7 +122,7 @@ def planned(data: bytes, folder: Path, target: str = "tflm") -> tuple[Plan, Appl
         (once(8), 64),
     ],
     ids=["if", "if in if", "two calls of one subgraph", "while", "if in while", "call once"],
-)  # fmt: skip
+)
 def test_a_plan_is_what_the_interpreter_takes(data: bytes, head: int, tmp_path: Path) -> None:
     plan, applied, _ = planned(data, tmp_path)
     found = measure_tflm(applied, "model", runs=2)

@@ -28,9 +28,11 @@ FIGURES = {
     "data/mlperf_tiny/vww_96_float": (221_184, 147_488),
 }
 PROVEN = {
-    "models/tflite/person_detect", "models/tflite/micro_speech_quantized",
-    "data/mlperf_tiny/kws_ref_model", "data/mlperf_tiny/vww_96_float",
-}  # fmt: skip
+    "models/tflite/person_detect",
+    "models/tflite/micro_speech_quantized",
+    "data/mlperf_tiny/kws_ref_model",
+    "data/mlperf_tiny/vww_96_float",
+}
 
 
 @pytest.mark.shared

@@ -51,8 +51,10 @@ def test_round_trips_run_alike(tmp_path: Path) -> None:
         shape = Signature.of(parse_model(data))
         copy = tmp_path / f"{Path(name).name}.tflite"
         copy.write_bytes(rewrite(data, Edit()))
-        jobs += [Job(path, 1 << 22, shape.inputs, shape.results, (1, 2, 3))
-                 for path in (path_of(name), copy)]  # fmt: skip
+        jobs += [
+            Job(path, 1 << 22, shape.inputs, shape.results, (1, 2, 3))
+            for path in (path_of(name), copy)
+        ]
     outcomes = run_all(jobs)
     for before, after in zip(outcomes[::2], outcomes[1::2], strict=True):
         assert isinstance(before, Outcome)

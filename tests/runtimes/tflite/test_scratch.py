@@ -35,8 +35,12 @@ def transposed(dtype: str, side: int, channels: int) -> Build:
     shape = made.tensor("INT32", (4,), np.array([1, 2 * side, 2 * side, channels], np.int32))
     weights = "FLOAT32" if dtype == "FLOAT32" else "INT8"
     kind = np.float32 if dtype == "FLOAT32" else np.int8
-    w = made.tensor(weights, (channels, 3, 3, 4), np.ones((channels, 3, 3, 4), kind),
-                    scale=None if dtype == "FLOAT32" else [0.1] * channels)  # fmt: skip
+    w = made.tensor(
+        weights,
+        (channels, 3, 3, 4),
+        np.ones((channels, 3, 3, 4), kind),
+        scale=None if dtype == "FLOAT32" else [0.1] * channels,
+    )
     x = made.tensor(dtype, (1, side, side, 4))
     y = made.tensor(dtype, (1, 2 * side, 2 * side, channels))
     made.op("TRANSPOSE_CONV", [shape, w, x], [y], "TransposeConvOptions", strideW=2, strideH=2)
@@ -61,15 +65,20 @@ def summed(count: int) -> Build:
 
 
 SWEEP = [
-    *(reduction(kind, dtype, dims, axes)
-      for kind in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
-      for dtype in ("FLOAT32", "INT8")
-      for dims, axes in [((1, 6, 5, 24), (1, 2)), ((3, 40, 2), (2,)), ((9, 7), (0, 1))]),
-    *(transposed(dtype, side, channels)
-      for dtype in ("FLOAT32", "INT8", "INT16") for side, channels in [(4, 3), (7, 5)]),
+    *(
+        reduction(kind, dtype, dims, axes)
+        for kind in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+        for dtype in ("FLOAT32", "INT8")
+        for dims, axes in [((1, 6, 5, 24), (1, 2)), ((3, 40, 2), (2,)), ((9, 7), (0, 1))]
+    ),
+    *(
+        transposed(dtype, side, channels)
+        for dtype in ("FLOAT32", "INT8", "INT16")
+        for side, channels in [(4, 3), (7, 5)]
+    ),
     *(padded(dims) for dims in [(8,), (3, 4, 5), (2, 3, 4, 5)]),
     *(summed(count) for count in (2, 3, 7)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.req("TFL2")
@@ -103,8 +112,12 @@ def test_one_operator_of_each_kind_of_real_models(tmp_path: Path) -> None:
             op = graph.operators[at]
             kind = operator_name(model, op)
             first = graph.tensors[op.inputs[0]].type if len(op.inputs) else None
-            if (kind, first) in seen or kind in ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE",
-                                                 "ASSIGN_VARIABLE"):  # fmt: skip
+            if (kind, first) in seen or kind in (
+                "CALL_ONCE",
+                "VAR_HANDLE",
+                "READ_VARIABLE",
+                "ASSIGN_VARIABLE",
+            ):
                 continue
             seen.add((kind, first))
             assert scratch is not None, kind

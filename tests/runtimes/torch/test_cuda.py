@@ -107,11 +107,17 @@ def test_phases_of_parts_are_joined_and_what_was_there_before_is_taken_off():
     options = replace(CUDA, accumulate=2)
     found = run_on_device(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), None, options, scripted)
     assert {name: peak.allocated for name, peak in found.first.items()} == {
-        "forward": 8, "backward": 5, "optimizer": 2, "after": 1,
-    }  # fmt: skip
+        "forward": 8,
+        "backward": 5,
+        "optimizer": 2,
+        "after": 1,
+    }
     assert {name: peak.reserved for name, peak in found.steady.items()} == {
-        "forward": 80, "backward": 200, "optimizer": 30, "after": 20,
-    }  # fmt: skip
+        "forward": 80,
+        "backward": 200,
+        "optimizer": 30,
+        "after": 20,
+    }
     assert (found.before, found.outside) == (1, 7)
     calls = scripted.calls
     assert calls.count("empty_cache") == 3
@@ -122,8 +128,14 @@ def test_phases_of_parts_are_joined_and_what_was_there_before_is_taken_off():
 
 
 def test_counts_of_steps_stay_on_the_host():
-    state = Run((Storage(4, 0, None, "optimizer_state", "before"),
-                 Storage(4096, 0, None, "optimizer_state", "before")), (), 0)  # fmt: skip
+    state = Run(
+        (
+            Storage(4, 0, None, "optimizer_state", "before"),
+            Storage(4096, 0, None, "optimizer_state", "before"),
+        ),
+        (),
+        0,
+    )
     steps = Steps(state, state)
     assert on_device(steps, CUDA).steady.static_bytes == 4096
     assert on_device(steps, replace(CUDA, form="fused")).steady.static_bytes == 4100

@@ -77,8 +77,9 @@ def test_the_batch_is_the_examples_unless_a_number_is_given():
 
 @pytest.mark.req("R3")
 def test_devices_share_the_batch_so_that_each_part_fits():
-    example = Example(torch.nn.Linear(64, 64), (torch.zeros(37, 64),),
-                      dynamic={"input": {0: "batch"}})  # fmt: skip
+    example = Example(
+        torch.nn.Linear(64, 64), (torch.zeros(37, 64),), dynamic={"input": {0: "batch"}}
+    )
     options = StepOptions()
     found = []
     for have in range(30_000, 90_000, 6_000):

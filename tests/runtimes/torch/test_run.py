@@ -37,8 +37,10 @@ def test_three_observers_write_the_same_record(name):
     module.train()
     fake, real = fake_steps(module, args, kwargs), real_steps(module, args, kwargs)
     ran = run_steps(module, args, kwargs, StepOptions())
-    for one, two, three in ((fake.first, real.first, ran.first),
-                            (fake.steady, real.steady, ran.steady)):  # fmt: skip
+    for one, two, three in (
+        (fake.first, real.first, ran.first),
+        (fake.steady, real.steady, ran.steady),
+    ):
         assert one.peak == two.peak
         bare = three.without_scratch()
         assert bare.peak - one.peak == MORE.get(name, 0)
@@ -55,8 +57,10 @@ def _bytes(run, role):
 
 def test_places_of_an_unwatched_run_are_those_of_a_watched_one():
     module, args, kwargs = MODELS["unet"]()
-    fake, ran = fake_steps(module, args, kwargs).steady, run_steps(
-        module, args, kwargs, StepOptions()).steady  # fmt: skip
+    fake, ran = (
+        fake_steps(module, args, kwargs).steady,
+        run_steps(module, args, kwargs, StepOptions()).steady,
+    )
 
     def gradients(run):
         return sorted((s.nbytes, s.scope) for s in run.storages if s.role == "gradient")

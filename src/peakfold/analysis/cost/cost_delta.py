@@ -53,7 +53,7 @@ class Extra:
 
 def spent(
     graph: Graph, device: Device | None = None, runs: Callable[[int], int] = lambda _: 1
-) -> Spent:  # fmt: skip
+) -> Spent:
     """What a graph's ops ask for, one after the other.
 
     Args:

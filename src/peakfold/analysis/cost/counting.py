@@ -109,12 +109,16 @@ class _Counter:
         weights, frozen = stored.pop("weight", 0), stored.pop("frozen", 0)
         engine = spec.engine_if(ctx) if spec.engine_if is not None else spec.engine
         found = OpCost(
-            name=op.name, kind=op.kind, scope=scope_of(op), engine=engine,
+            name=op.name,
+            kind=op.kind,
+            scope=scope_of(op),
+            engine=engine,
             dtype=_dtype(ctx, engine),
-            figures=self._figures(ctx, spec, moved, weights), statistics=sum(stored.values()),
+            figures=self._figures(ctx, spec, moved, weights),
+            statistics=sum(stored.values()),
             frozen=frozen,
             known=spec.known,
-        )  # fmt: skip
+        )
         return found if not op.regions else self._with_bodies(op, found, scope)
 
     def _figures(self, ctx: Context, spec: OpSpec, moved: Moves, weights: int) -> Figures:
@@ -159,9 +163,13 @@ class _Counter:
             )
         params = weights + sum(one.params or 0 for one in totals)
         return replace(
-            found, figures=replace(sums, params=params), statistics=statistics, frozen=frozen,
-            bodies=bodies, trips=trips,
-        )  # fmt: skip
+            found,
+            figures=replace(sums, params=params),
+            statistics=statistics,
+            frozen=frozen,
+            bodies=bodies,
+            trips=trips,
+        )
 
     def _trips(self, op: Op) -> int | None:
         given = self.options.trips.get(op.name)

@@ -74,16 +74,21 @@ def interpolate(dims: Sequence[str], points: Sequence[int], values: Sequence[int
         '3 N S + S'
     """
     inverse = _inverse(points)
-    found = {at: Fraction(value) for at, value in zip(grid(range(len(points)), len(dims)), values,
-                                                      strict=True)}  # fmt: skip
+    found = {
+        at: Fraction(value)
+        for at, value in zip(grid(range(len(points)), len(dims)), values, strict=True)
+    }
     for axis in range(len(dims)):
         found = {
             at: sum(
-                (inverse[at[axis]][k] * found[(*at[:axis], k, *at[axis + 1 :])]
-                 for k in range(len(points))), Fraction(0),
+                (
+                    inverse[at[axis]][k] * found[(*at[:axis], k, *at[axis + 1 :])]
+                    for k in range(len(points))
+                ),
+                Fraction(0),
             )
             for at in found
-        }  # fmt: skip
+        }
     return Polynomial(dims=tuple(dims), terms={at: value for at, value in found.items() if value})
 
 

@@ -127,11 +127,14 @@ def layer_variants(layer: Layer) -> tuple[Variant, ...]:
     standard = next(iter(costs.values())).total().figures.macs or 1
     return tuple(
         Variant(
-            name=name, macs_formula=formula, graph=graphs[name], cost=costs[name],
+            name=name,
+            macs_formula=formula,
+            graph=graphs[name],
+            cost=costs[name],
             ratio=(costs[name].total().figures.macs or 0) / standard,
         )
         for name, (formula, _) in forms.items()
-    )  # fmt: skip
+    )
 
 
 def missing_forms(layer: Layer) -> dict[str, str]:
@@ -182,8 +185,13 @@ def _graph(layer: Layer, convs: list[_Conv]) -> Graph:
     shape: tuple[int, ...] = (layer.batch, layer.inputs, *layer.size)
     tensors, ops, last = [Tensor("x", element, shape, Role.INPUT)], list[Op](), "x"
 
-    def add(kind: str, weight: tuple[int, ...], channels: int, result: tuple[int, ...],
-            attrs: dict[str, AttrValue]) -> None:  # fmt: skip
+    def add(
+        kind: str,
+        weight: tuple[int, ...],
+        channels: int,
+        result: tuple[int, ...],
+        attrs: dict[str, AttrValue],
+    ) -> None:
         nonlocal last
         at = len(ops)
         stored = [Tensor(f"w{at}", element, weight, Role.PARAMETER)]
@@ -196,8 +204,7 @@ def _graph(layer: Layer, convs: list[_Conv]) -> Graph:
         last = name
 
     if not convs:
-        add("gemm", (layer.inputs, layer.outputs), layer.outputs,
-            (layer.batch, layer.outputs), {})  # fmt: skip
+        add("gemm", (layer.inputs, layer.outputs), layer.outputs, (layer.batch, layer.outputs), {})
     for kernel, channels, stride, groups in convs:
         n, inner, *size = shape
         shape = (n, channels, *(-(-side // stride) for side in size))

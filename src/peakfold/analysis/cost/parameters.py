@@ -154,11 +154,14 @@ def _enter(
         _unpack(ledger, op, sources)
         bodies[place(op)] = tuple(
             _enter(
-                ledger, now.graph, before.graph, (*path, *place(op)),
+                ledger,
+                now.graph,
+                before.graph,
+                (*path, *place(op)),
                 {name: sources[name] for name in before.captures if name in sources},
             )
             for now, before in zip(kept.regions, op.regions, strict=True)
-        )  # fmt: skip
+        )
     return Scope(sources, bodies)
 
 
@@ -184,9 +187,12 @@ def _weights_behind(
 ) -> tuple[Key, ...]:
     """The weights that a result of load time is made from; none if it is made from nothing."""
     found = dict.fromkeys(
-        key for name, use in _uses(op) if use in _WEIGHT_USES for key in sources.get(name, ())
+        key
+        for name, use in _uses(op)
+        if use in _WEIGHT_USES
+        for key in sources.get(name, ())
         if ledger.tensors[key].dtype.name not in _NEVER
-    )  # fmt: skip
+    )
     return tuple(found)
 
 

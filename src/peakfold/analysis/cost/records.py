@@ -74,8 +74,11 @@ class Figures:
     @property
     def flops(self) -> int | None:
         """2 * MACs + other operations."""
-        return None if self.macs is None or self.other_ops is None else (
-            2 * self.macs + self.other_ops)  # fmt: skip
+        return (
+            None
+            if self.macs is None or self.other_ops is None
+            else (2 * self.macs + self.other_ops)
+        )
 
     @property
     def bytes_moved(self) -> int | None:

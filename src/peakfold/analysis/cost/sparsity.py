@@ -103,8 +103,14 @@ def effective(graph: Graph, cost: Cost, original: Graph, values: Values) -> Effe
         unstructured += macs if one is None else one.unstructured
         two_four += macs if one is None else one.two_four
         structured += macs if one is None else one.structured
-    return Effective(ops=tuple(found), macs=total, unstructured=unstructured, two_four=two_four,
-                     structured=structured, unread=tuple(unread))  # fmt: skip
+    return Effective(
+        ops=tuple(found),
+        macs=total,
+        unstructured=unstructured,
+        two_four=two_four,
+        structured=structured,
+        unread=tuple(unread),
+    )
 
 
 def _read_op(op: Op, macs: int, graph: Graph, values: Values) -> EffectiveOp | None:
@@ -136,9 +142,15 @@ def _effective_op(op: Op, macs: int, graph: Graph, values: Values) -> EffectiveO
         halved = macs // 2 if _is_two_four(masks[0], axes[1]) else macs
         left = _cut(masks[0], axes, macs)
     return EffectiveOp(
-        name=op.name, kind=op.kind, elements=elements, zeros=zeros, macs=macs,
-        unstructured=macs * (elements - zeros) // elements, two_four=halved, structured=left,
-    )  # fmt: skip
+        name=op.name,
+        kind=op.kind,
+        elements=elements,
+        zeros=zeros,
+        macs=macs,
+        unstructured=macs * (elements - zeros) // elements,
+        two_four=halved,
+        structured=left,
+    )
 
 
 _PRODUCTS = frozenset({"matmul", "fused_matmul", "transpose_matmul", "batch_matmul"})
@@ -156,10 +168,14 @@ _WEIGHTS_AT: dict[str, tuple[int, ...]] = {
 """Operands that hold a layer's weights."""
 
 _ZERO_POINT_OF = {
-    ("conv_integer", 1): 3, ("matmul_integer", 1): 3, ("matmul_integer_to_float", 1): 5,
-    ("dynamic_quantize_matmul", 1): 3, ("qlinear_conv", 3): 5, ("qlinear_matmul", 3): 5,
+    ("conv_integer", 1): 3,
+    ("matmul_integer", 1): 3,
+    ("matmul_integer_to_float", 1): 5,
+    ("dynamic_quantize_matmul", 1): 3,
+    ("qlinear_conv", 3): 5,
+    ("qlinear_matmul", 3): 5,
     ("qgemm", 3): 5,
-}  # fmt: skip
+}
 
 
 def _zeros(name: str, graph: Graph, values: Values) -> Mask | None:
@@ -231,8 +247,15 @@ def _halves(packed: NDArray[np.generic], rows: int) -> NDArray[np.uint8]:
 
 def _axes(op: Op, rank: int, graph: Graph) -> tuple[int, int] | None:
     """Output and input axis of a layer's weight; `None` where it has no such two."""
-    if op.kind in ("conv", "fused_conv", "deform_conv", "conv_integer", "qlinear_conv",
-                   "nhwc_conv", "nhwc_fused_conv"):  # fmt: skip
+    if op.kind in (
+        "conv",
+        "fused_conv",
+        "deform_conv",
+        "conv_integer",
+        "qlinear_conv",
+        "nhwc_conv",
+        "nhwc_fused_conv",
+    ):
         return 0, 1
     if op.kind == "conv_transpose":
         return 1, 0
@@ -240,8 +263,12 @@ def _axes(op: Op, rank: int, graph: Graph) -> tuple[int, int] | None:
         return 0, rank - 1
     if op.kind in ("gemm", "fused_gemm", "qgemm"):
         return (0, 1) if op.attrs.get("transB", 0) else (1, 0)
-    if op.kind in _PRODUCTS | {"matmul_integer", "matmul_integer_to_float", "qlinear_matmul",
-                               "dynamic_quantize_matmul"} and rank == 2:  # fmt: skip
+    if (
+        op.kind
+        in _PRODUCTS
+        | {"matmul_integer", "matmul_integer_to_float", "qlinear_matmul", "dynamic_quantize_matmul"}
+        and rank == 2
+    ):
         return (1, 0) if _static(op.inputs[-1], graph) or len(op.inputs) > 2 else (0, 1)
     return None
 

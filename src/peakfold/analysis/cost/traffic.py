@@ -194,9 +194,11 @@ class _Users:
         if tensor.role is Role.STATE:
             return True
         external = tensor.role.static or tensor.name in self.graph.inputs
-        return not external and tensor.name not in self.outputs and (
-            self.readers.get(tensor.name, set()) <= {at}
-        )  # fmt: skip
+        return (
+            not external
+            and tensor.name not in self.outputs
+            and (self.readers.get(tensor.name, set()) <= {at})
+        )
 
 
 def _unfused(fact: _Fact, users: _Users) -> Moved:

@@ -108,9 +108,12 @@ class CachingAllocator:
     """
 
     def __init__(
-        self, capacity: int | None = None, *, expandable: bool = False,
+        self,
+        capacity: int | None = None,
+        *,
+        expandable: bool = False,
         sizes: Caching | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.capacity, self.expandable = capacity, expandable
         self._sizes = sizes or _defaults()
         self.allocated = self.reserved = self.requested = 0
@@ -169,8 +172,9 @@ class CachingAllocator:
         splits = block.pool.small or self.expandable
         if rest < self._sizes.round if splits else rest <= self._sizes.small:
             return
-        after = _Block(block.start + size, rest, block.pool, block.segment,
-                       before=block, after=block.after)  # fmt: skip
+        after = _Block(
+            block.start + size, rest, block.pool, block.segment, before=block, after=block.after
+        )
         if block.after is not None:
             block.after.before = after
         elif self.expandable:
@@ -305,8 +309,15 @@ def replay(
     requested = allocated = reserved = at_peak = 0
     for event in events:
         if event.nbytes and not allocator.allocate(event.name, event.nbytes):
-            return Footprint(requested, allocated, reserved, at_peak, len(allocator.segments),
-                             fits=False, failed=event.nbytes)  # fmt: skip
+            return Footprint(
+                requested,
+                allocated,
+                reserved,
+                at_peak,
+                len(allocator.segments),
+                fits=False,
+                failed=event.nbytes,
+            )
         if not event.nbytes:
             allocator.free(event.name)
         requested = max(requested, allocator.requested)

@@ -57,10 +57,16 @@ def with_libraries(run: Run, kept: Eager, *, first: bool) -> Run:
         threads.setdefault(storage.phase == "backward", storage.born)
     born = sorted(threads.values())[: kept.product_threads]
     made = tuple(
-        Storage(kept.product_workspace_bytes, at if first else 0, None, "workspace",
-                "forward" if first else "before", "product workspace")
+        Storage(
+            kept.product_workspace_bytes,
+            at if first else 0,
+            None,
+            "workspace",
+            "forward" if first else "before",
+            "product workspace",
+        )
         for at in born
-    )  # fmt: skip
+    )
     return replace(run, storages=run.storages + made)
 
 
@@ -170,10 +176,18 @@ def snapshot(run: Run) -> bytes:
         else:
             continue
         place = storage.scope or storage.phase
-        frames = [{"name": f"{storage.op or storage.role} ({storage.role})", "filename": place,
-                   "line": 0}]  # fmt: skip
-        entry = {"action": action, "addr": address, "size": storage.nbytes, "stream": 0,
-                 "frames": frames, "time_us": event, "device": 0}  # fmt: skip
+        frames = [
+            {"name": f"{storage.op or storage.role} ({storage.role})", "filename": place, "line": 0}
+        ]
+        entry = {
+            "action": action,
+            "addr": address,
+            "size": storage.nbytes,
+            "stream": 0,
+            "frames": frames,
+            "time_us": event,
+            "device": 0,
+        }
         if action == "free_completed":
             trace.append({**entry, "action": "free_requested"})
         trace.append(entry)

@@ -88,9 +88,12 @@ def _of_any_size(graph: Graph, op: Op, facts: Facts) -> Facts:
     bounded = graph.bounded
     alone = sum(name in bounded or graph[name].elements != 1 for name in set(op.operands)) == 1
     return replace(
-        facts, inplace=facts.inplace if alone else (), parts=(), overlap=(),
+        facts,
+        inplace=facts.inplace if alone else (),
+        parts=(),
+        overlap=(),
         views=tuple(view for view in facts.views if view.offset == 0),
-    )  # fmt: skip
+    )
 
 
 def viewed(index: Index, op: Op, facts: Facts) -> Iterator[tuple[int, int, int]]:

@@ -73,9 +73,10 @@ class Index:
         first_user, users = _transpose(operands, len(graph.tensors))
         bound = not any(isinstance(d, str) for n in graph.inputs for d in graph[n].shape or ())
         opaque = frozenset(
-            at for at, t in enumerate(graph.tensors)
+            at
+            for at, t in enumerate(graph.tensors)
             if is_opaque(t) or (partial and bound and producer[at] >= 0 and t.nbytes is None)
-        )  # fmt: skip
+        )
         return cls(
             graph=graph,
             id_of=id_of,
@@ -120,9 +121,10 @@ def _transpose(rows: list[tuple[int, ...]], columns: int) -> tuple[array[int], a
 def is_opaque(tensor: Tensor) -> bool:
     """Whether no graph can state the size of such a value: strings, sequences, maps."""
     return (
-        tensor.stated_bytes is None and tensor.dtype.bits is None
+        tensor.stated_bytes is None
+        and tensor.dtype.bits is None
         and (tensor.shape is not None or tensor.dtype.name == "string")
-    )  # fmt: skip
+    )
 
 
 def _sizes(graph: Graph, opaque: frozenset[int]) -> list[int]:

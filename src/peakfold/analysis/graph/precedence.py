@@ -324,8 +324,9 @@ def without_implied(order: Precedence, edges: Iterable[Edge]) -> list[Edge]:
             for op in direct:
                 reached[before] |= later[op]
         implied.update(
-            (before, after) for before, after in left
+            (before, after)
+            for before, after in left
             if low <= whole.position[after] < low + _BLOCK
             and reached[before] >> whole.position[after] - low & 1
-        )  # fmt: skip
+        )
     return [edge for edge in left if edge not in implied]

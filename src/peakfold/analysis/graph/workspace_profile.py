@@ -72,8 +72,9 @@ def decode_profile(data: bytes, where: str = "profile") -> Profile:
     if profile.schema != SCHEMA:
         raise UsageError(
             f"its schema is {shortened(profile.schema, 80)!r}, this version reads {SCHEMA!r}",
-            where=where, hint="measure again",
-        )  # fmt: skip
+            where=where,
+            hint="measure again",
+        )
     return profile
 
 

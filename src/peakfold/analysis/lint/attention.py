@@ -32,8 +32,14 @@ def _attentions(graph: Graph) -> Iterator[tuple[Op, int, int, int, Tensor]]:
             kv_heads = op.attrs.get("kv_num_heads", heads)
             k = graph.by_name.get(op.inputs[1]) if len(op.inputs) > 1 else None
             shape = concrete(k)
-            if k and shape and len(shape) == 3 and isinstance(heads, int) and isinstance(
-                    kv_heads, int) and kv_heads:  # fmt: skip
+            if (
+                k
+                and shape
+                and len(shape) == 3
+                and isinstance(heads, int)
+                and isinstance(kv_heads, int)
+                and kv_heads
+            ):
                 yield op, heads, kv_heads, 2 * shape[2] // kv_heads, k
 
 
@@ -50,10 +56,11 @@ def keys(graph: Graph, _cost: Cost) -> Iterator[Lint]:
     if names:
         grouped = "" if after == total else f"; with a key head for every 4 query heads {after:,}"
         yield Lint(
-            rule="kv-bytes", ops=tuple(names),
+            rule="kv-bytes",
+            ops=tuple(names),
             message=f"{total:,} bytes of keys and values per token{grouped}",
             saves_bytes=None if after == total else total - after,
-        )  # fmt: skip
+        )
 
 
 def scores(graph: Graph, _cost: Cost) -> Iterator[Lint]:
@@ -72,11 +79,12 @@ def scores(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         steps = max(steps, shape[-1])
     if names:
         yield Lint(
-            rule="sequence-squared", ops=tuple(names),
+            rule="sequence-squared",
+            ops=tuple(names),
             message=f"scores of {steps:,} keys are written and read four times; their bytes grow "
             "with the square of the sequence, and fused attention never writes them",
             saves_bytes=moved,
-        )  # fmt: skip
+        )
 
 
 def _is_scores(op: Op, graph: Graph) -> bool:
@@ -102,8 +110,12 @@ def vocabulary(graph: Graph, cost: Cost) -> Iterator[Lint]:
                 continue
             shape = concrete(tensor)
             wide = shape is not None and len(shape) == 2 and max(shape) >= ROWS
-            if wide and whole and tensor.elements >= VOCABULARY * whole and (
-                    op.kind in ("gather", "embedding", "embedding_lookup") or at > 0):  # fmt: skip
+            if (
+                wide
+                and whole
+                and tensor.elements >= VOCABULARY * whole
+                and (op.kind in ("gather", "embedding", "embedding_lookup") or at > 0)
+            ):
                 seen.setdefault(name, []).append(op.name)
     for name, ops in seen.items():
         tensor = graph.by_name[name]
@@ -111,11 +123,12 @@ def vocabulary(graph: Graph, cost: Cost) -> Iterator[Lint]:
         twice = len(seen) > 1
         hint = "; sharing it between input and output would store one less" if twice else ""
         yield Lint(
-            rule="vocabulary-share", ops=tuple(ops),
+            rule="vocabulary-share",
+            ops=tuple(ops),
             message=f"{name!r} holds {share:.0%} of the parameters "
             f"({tensor.nbytes or 0:,} bytes){hint}",
             saves_bytes=tensor.nbytes if twice else None,
-        )  # fmt: skip
+        )
 
 
 def head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
@@ -126,11 +139,12 @@ def head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         if size % MULTIPLE:
             padded = round_up(size, MULTIPLE)
             yield Lint(
-                rule="head-size", ops=(op.name,),
+                rule="head-size",
+                ops=(op.name,),
                 message=f"heads of {size} are no multiple of {MULTIPLE}: tiles are filled to "
                 f"{padded}, {size / padded:.0%} of which is work",
                 saves_bytes=None,
-            )  # fmt: skip
+            )
     for op in graph.ops:
         if op.kind not in ("matmul", "gemm", "linear", "addmm") or not any(op.outputs[:1]):
             continue
@@ -138,8 +152,9 @@ def head_size(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         if result and result[-1] >= ROWS and result[-1] % MULTIPLE:
             padded = round_up(result[-1], TILE)
             yield Lint(
-                rule="vocabulary-multiple", ops=(op.name,),
+                rule="vocabulary-multiple",
+                ops=(op.name,),
                 message=f"{result[-1]:,} outputs are no multiple of {MULTIPLE}: "
                 f"{padded:,} would fill the tiles",
                 saves_bytes=None,
-            )  # fmt: skip
+            )

@@ -87,11 +87,12 @@ def channels(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         if access >= UNBALANCED * bound:
             even = round(sqrt(inputs * outputs))
             yield Lint(
-                rule="unbalanced-channels", ops=(conv.op.name,),
+                rule="unbalanced-channels",
+                ops=(conv.op.name,),
                 message=f"{inputs} to {outputs} channels access {access / bound:.2f} times what "
                 f"{even} to {even} would at equal MACs",
                 saves_bytes=round(access - bound) * conv.width,
-            )  # fmt: skip
+            )
 
 
 def groups(graph: Graph, _cost: Cost) -> Iterator[Lint]:
@@ -102,11 +103,12 @@ def groups(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         moved = prod(conv.shape) + prod(conv.result)
         narrow = moved / sqrt(conv.groups)
         yield Lint(
-            rule="group-count", ops=(conv.op.name,),
+            rule="group-count",
+            ops=(conv.op.name,),
             message=f"{conv.groups} groups: as many MACs without groups need channels narrower "
             f"by {sqrt(conv.groups):.3g}",
             saves_bytes=round(moved - narrow) * conv.width,
-        )  # fmt: skip
+        )
 
 
 def branches(graph: Graph, _cost: Cost) -> Iterator[Lint]:
@@ -120,11 +122,12 @@ def branches(graph: Graph, _cost: Cost) -> Iterator[Lint]:
         size = graph.by_name[name].nbytes
         if len(ops) > 1 and size:
             yield Lint(
-                rule="fragmented-branches", ops=tuple(op.name for op in ops),
+                rule="fragmented-branches",
+                ops=tuple(op.name for op in ops),
                 message=f"{len(ops)} layers of one form read {name!r}: one layer with all their "
                 "outputs would read it once",
                 saves_bytes=(len(ops) - 1) * size,
-            )  # fmt: skip
+            )
 
 
 def _form(op: Op, graph: Graph) -> object:
@@ -155,11 +158,12 @@ def small(_graph: Graph, cost: Cost) -> Iterator[Lint]:
     if len(moving) >= 20 and len(small) >= FRAGMENTED * len(moving):
         share = sum(moved for moved, _ in small) / whole
         yield Lint(
-            rule="many-small-ops", ops=tuple(name for _, name in small[::-1]),
+            rule="many-small-ops",
+            ops=tuple(name for _, name in small[::-1]),
             message=f"{len(small)} of {len(moving)} ops move {share:.1%} of the bytes together: "
             "their launches and synchronisation cost more than their work",
             saves_bytes=None,
-        )  # fmt: skip
+        )
 
 
 def elementwise(graph: Graph, cost: Cost) -> Iterator[Lint]:
@@ -176,8 +180,9 @@ def elementwise(graph: Graph, cost: Cost) -> Iterator[Lint]:
     if moved >= ELEMENTWISE * f.bytes_moved:
         largest = sorted(chosen, key=lambda pair: -pair[0])
         yield Lint(
-            rule="element-wise-share", ops=tuple(name for _, name in largest),
+            rule="element-wise-share",
+            ops=tuple(name for _, name in largest),
             message=f"{len(chosen)} element-wise ops take {moved / f.bytes_moved:.0%} of memory "
             "access, and fusing them into their producers saves a part of it",
             saves_bytes=f.bytes_moved - f.fused_bytes,
-        )  # fmt: skip
+        )

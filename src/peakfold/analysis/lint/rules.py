@@ -32,9 +32,16 @@ def lints(graph: Graph, cost: Cost) -> tuple[Lint, ...]:
         cost: of it.
     """
     rules: tuple[Callable[[Graph, Cost], Iterator[Lint]], ...] = (
-        channels, groups, branches, small, elementwise,
-        keys, scores, vocabulary, head_size,
-    )  # fmt: skip
+        channels,
+        groups,
+        branches,
+        small,
+        elementwise,
+        keys,
+        scores,
+        vocabulary,
+        head_size,
+    )
     found = [lint for rule in rules for lint in rule(graph, cost)]
     return tuple(sorted(found, key=lambda lint: -(lint.saves_bytes or 0)))
 

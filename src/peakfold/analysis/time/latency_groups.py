@@ -30,8 +30,15 @@ resize: resize upsample grid_sample affine_grid interpolate sample_grid resize_b
     resize_nearest_neighbor
 """
 # Convolutions whose weight's first axes say what they are: channels out, channels in a group.
-_DENSE: Final = {"conv": 1, "fused_conv": 1, "conv_integer": 1, "qlinear_conv": 3,
-                 "nhwc_conv": 1, "nhwc_fused_conv": 1, "nchwc_conv": 1}  # fmt: skip
+_DENSE: Final = {
+    "conv": 1,
+    "fused_conv": 1,
+    "conv_integer": 1,
+    "qlinear_conv": 3,
+    "nhwc_conv": 1,
+    "nhwc_fused_conv": 1,
+    "nchwc_conv": 1,
+}
 
 
 def _read(table: str) -> dict[str, Group]:

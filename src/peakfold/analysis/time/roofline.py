@@ -158,17 +158,27 @@ def op_time(work: Work, device: Device) -> OpTime:
     if memory is not None:
         known["memory"] = memory
     if not partial and not any(known.values()):
-        return OpTime(work=work, compute_s=0.0, memory_s=0.0, time_s=0.0, bound=None,
-                      partial=False, rated=rated)  # fmt: skip
+        return OpTime(
+            work=work,
+            compute_s=0.0,
+            memory_s=0.0,
+            time_s=0.0,
+            bound=None,
+            partial=False,
+            rated=rated,
+        )
     if device.launch is not None:
         known["launch"] = device.launch.value * work.runs
     bound = max(known, key=lambda name: known[name], default=None)
     return OpTime(
-        work=work, compute_s=compute, memory_s=memory,
+        work=work,
+        compute_s=compute,
+        memory_s=memory,
         time_s=known[bound] if bound else None,
         bound=bound if bound and known[bound] else None,
-        partial=partial, rated=rated,
-    )  # fmt: skip
+        partial=partial,
+        rated=rated,
+    )
 
 
 def _compute(work: Work, device: Device) -> tuple[float | None, str]:

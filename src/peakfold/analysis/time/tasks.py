@@ -88,9 +88,16 @@ def _task(
     fixed = fixed if figures.read is None else min(fixed, figures.read)
     floating = "float" in found.dtype
     work = Work(
-        name=found.name, kind=found.kind, macs=figures.macs, other_ops=figures.other_ops,
-        bytes_moved=moved, fixed_bytes=fixed, engine=found.engine, dtype=found.dtype, runs=times,
-    )  # fmt: skip
+        name=found.name,
+        kind=found.kind,
+        macs=figures.macs,
+        other_ops=figures.other_ops,
+        bytes_moved=moved,
+        fixed_bytes=fixed,
+        engine=found.engine,
+        dtype=found.dtype,
+        runs=times,
+    )
     if precision is not None and floating:
         work = _in_precision(work, precision)
     live = next((tensor for tensor in tensors if not tensor.role.static), None)
@@ -113,8 +120,9 @@ def _in_precision(work: Work, precision: str) -> Work:
     if not own or not other:
         return work
     moved = None if work.bytes_moved is None else -(-work.bytes_moved * other // own)
-    return replace(work, dtype=precision, bytes_moved=moved,
-                   fixed_bytes=-(-work.fixed_bytes * other // own))  # fmt: skip
+    return replace(
+        work, dtype=precision, bytes_moved=moved, fixed_bytes=-(-work.fixed_bytes * other // own)
+    )
 
 
 def _count(nbytes: int, tensor: Tensor | None) -> int | None:

@@ -176,11 +176,16 @@ def timing(graph: Graph, cost: Cost, device: Device, *, precision: str | None = 
         precision = fit.dtype
         tasks = tasks_of(graph, cost, precision)
     return Timing(
-        device=device, ops=len(graph.ops), tasks=tasks,
+        device=device,
+        ops=len(graph.ops),
+        tasks=tasks,
         roofline=roofline([task.work for task in tasks], device),
         estimate=None if fit is None else estimate(tasks, fit),
-        why_not=why_not, batch=cost.batch, boundary_bytes=_boundary(graph), precision=precision,
-    )  # fmt: skip
+        why_not=why_not,
+        batch=cost.batch,
+        boundary_bytes=_boundary(graph),
+        precision=precision,
+    )
 
 
 def _boundary(graph: Graph) -> int | None:

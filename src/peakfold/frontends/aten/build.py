@@ -57,9 +57,15 @@ class CallBuilder(Versions):
             self._packed[hash(packed)].append(self._name[ref.key])
 
     def control(
-        self, name: str, kind: str, inputs: Sequence[Ref], results: Sequence[Ref | None],
-        regions: tuple[Region, ...], attrs: dict[str, AttrValue], scope: str,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        kind: str,
+        inputs: Sequence[Ref],
+        results: Sequence[Ref | None],
+        regions: tuple[Region, ...],
+        attrs: dict[str, AttrValue],
+        scope: str,
+    ) -> None:
         """Add an op with bodies."""
         given = tuple(self.read(ref) for ref in inputs)
         outputs: list[str] = []
@@ -76,9 +82,14 @@ class CallBuilder(Versions):
         self._ops.append(Op(name, kind, given, tuple(outputs), attrs, regions, scope=scope))
 
     def call(
-        self, name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
-        results: Sequence[Ref | None], scope: str,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        results: Sequence[Ref | None],
+        scope: str,
+    ) -> None:
         """Add one operator call; results are those of its values that are tensors, in order."""
         signature = self.signature_of(func, args)
         arguments = bound(signature, args, kwargs, self.arguments())
@@ -178,9 +189,15 @@ class CallBuilder(Versions):
                 self.join(ref.tensor, source.tensor)
 
     def _add(
-        self, name: str, kind: str, attrs: dict[str, AttrValue], inputs: list[str],
-        outputs: list[Ref], arguments: Arguments, scope: str,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        kind: str,
+        attrs: dict[str, AttrValue],
+        inputs: list[str],
+        outputs: list[Ref],
+        arguments: Arguments,
+        scope: str,
+    ) -> None:
         written = {inputs[at] for at in arguments.written if at < len(inputs)}
         names: list[str] = []
         views: list[ViewFact] = []
@@ -213,8 +230,18 @@ class CallBuilder(Versions):
             writes |= dict.fromkeys(self._statistics(arguments))
         stated = Stated(inplace=inplace if written else None, views=tuple(views))
         kind = "view" if only_views else kind
-        self._ops.append(Op(name, kind, tuple(inputs), tuple(names), attrs,
-                            writes=tuple(writes), scope=scope, stated=stated))  # fmt: skip
+        self._ops.append(
+            Op(
+                name,
+                kind,
+                tuple(inputs),
+                tuple(names),
+                attrs,
+                writes=tuple(writes),
+                scope=scope,
+                stated=stated,
+            )
+        )
 
     def _homes(self, inputs: Sequence[str]) -> dict[Place | int, int]:
         """Positions of operands, the first of each, by their places and by their storages."""
@@ -261,8 +288,7 @@ class CallBuilder(Versions):
         rest = [t for t in self._tensors.values() if t.name not in gone]
         rest.sort(key=lambda t: t.name in made)
         tensors = [*(self._tensors[n] for n in inputs), *rest]
-        return Graph(name, tuple(tensors), ops, inputs, results, source,
-                     tuple(self.notes))  # fmt: skip
+        return Graph(name, tuple(tensors), ops, inputs, results, source, tuple(self.notes))
 
 
 def _home(homes: Mapping[Place | int, int], place: Place) -> int | None:

@@ -63,8 +63,11 @@ def settled(
         kept = kept or [len(op.outputs) - 1]  # a call is never dropped
         gone.update(set(op.outputs) - {op.outputs[i] for i in kept})
         stated = op.stated or Stated()
-        views = tuple(replace(view, output=kept.index(view.output))
-                      for view in stated.views or () if view.output in kept)  # fmt: skip
+        views = tuple(
+            replace(view, output=kept.index(view.output))
+            for view in stated.views or ()
+            if view.output in kept
+        )
         first = doubt.over[kept[0]]
         stated = replace(stated, inplace=() if first is None else (first,), views=views)
         found[at] = replace(op, outputs=tuple(op.outputs[i] for i in kept), stated=stated)

@@ -54,9 +54,13 @@ class Place:
 
 
 def reach(
-    storage: int, shape: Sequence[int], strides: Sequence[int], offset: int, width: int,
+    storage: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int,
+    width: int,
     dtype: object,
-) -> Place:  # fmt: skip
+) -> Place:
     """The bytes that a tensor of known sizes reaches.
 
     Args:

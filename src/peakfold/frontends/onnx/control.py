@@ -20,7 +20,7 @@ from peakfold.ir import (
     Role,
     Shape,
     element_count,
-)  # fmt: skip
+)
 
 Declared = Mapping[str, ValueInfoProto]
 Walk = Callable[[Scope], None]
@@ -76,9 +76,8 @@ def _add_if(scope: Scope, node: NodeProto, walk: Walk) -> None:
             types = [(b, b.proto.output[at].name) for b in scopes]
             _merge_branches(scope, name, types)
     regions = tuple(
-        _region(scope, body, label)
-        for body, label in zip(scopes, ("then", "else"), strict=True)
-    )  # fmt: skip
+        _region(scope, body, label) for body, label in zip(scopes, ("then", "else"), strict=True)
+    )
     op_name = node.name or first(node.output)
     scope.add(Op(op_name, "if", tuple(node.input), tuple(node.output), regions=regions))
 

@@ -26,11 +26,15 @@ from peakfold.ir import MAX_RANK, DType
 
 # Typed fields, and the element types that lie in them (onnx.proto, message TensorProto).
 _FIELDS: Final[Mapping[int, str]] = {
-    TensorProto.FLOAT: "float_data", TensorProto.COMPLEX64: "float_data",
-    TensorProto.DOUBLE: "double_data", TensorProto.COMPLEX128: "double_data",
-    TensorProto.INT64: "int64_data", TensorProto.UINT64: "uint64_data",
-    TensorProto.UINT32: "uint64_data", TensorProto.STRING: "string_data",
-}  # fmt: skip
+    TensorProto.FLOAT: "float_data",
+    TensorProto.COMPLEX64: "float_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.COMPLEX128: "double_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.UINT64: "uint64_data",
+    TensorProto.UINT32: "uint64_data",
+    TensorProto.STRING: "string_data",
+}
 _TYPED: Final = (*dict.fromkeys(_FIELDS.values()), "int32_data")
 _PAIRS: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
@@ -183,9 +187,11 @@ def _file_of(location: str, folders: Folders, where: str) -> _Data:
     what = f"external data {location!r}"
     if location == _IN_MEMORY:
         return _Data(
-            Path(location), 0, "the weights lay in a process's memory when the model was saved "
+            Path(location),
+            0,
+            "the weights lay in a process's memory when the model was saved "
             f"({location}), and are in no file",
-        )  # fmt: skip
+        )
     with foreign(f"{what} cannot be read", where):  # a loop of links, a name that is too long
         path = (folders[0] / location).resolve()
         roots = [folder.resolve() for folder in folders]

@@ -35,9 +35,15 @@ from peakfold.ir.bindings import Bindings
 from peakfold.ops import VALUE_INPUTS
 
 _RANDOM = frozenset(
-    {"random_normal", "random_normal_like", "random_uniform", "random_uniform_like",
-     "bernoulli", "multinomial"}
-)  # fmt: skip
+    {
+        "random_normal",
+        "random_normal_like",
+        "random_uniform",
+        "random_uniform_like",
+        "bernoulli",
+        "multinomial",
+    }
+)
 
 
 def build_graph(file: OnnxFile, bindings: Bindings) -> tuple[Graph, Bindings]:

@@ -22,8 +22,10 @@ _AXES: Final = frozenset(
 )  # fmt: skip
 # Operators whose axis must lie inside their first operand, and how far beyond it may not.
 _INSIDE: Final[Mapping[str, str]] = {
-    "LayerNormalization": "axis", "RMSNormalization": "axis", "GatherND": "batch_dims",
-}  # fmt: skip
+    "LayerNormalization": "axis",
+    "RMSNormalization": "axis",
+    "GatherND": "batch_dims",
+}
 
 
 def misuse(node: NodeProto, ranks: Sequence[int | None]) -> str:

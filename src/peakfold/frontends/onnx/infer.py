@@ -157,14 +157,18 @@ def _signature(
     if any(value.dtype.hasobject for value in data.values()):
         return None
     return (
-        node.op_type, node.domain,
-        tuple(None if kind is None else (kind[0].name, _seen(scope, name, kind[1]))
-              for name, kind in zip(op.inputs, types, strict=True)),
+        node.op_type,
+        node.domain,
+        tuple(
+            None if kind is None else (kind[0].name, _seen(scope, name, kind[1]))
+            for name, kind in zip(op.inputs, types, strict=True)
+        ),
         tuple(name != "" for name in op.outputs),
         tuple(item.SerializeToString() for item in node.attribute),
-        tuple((op.inputs.index(name), v.dtype.str, v.shape, v.tobytes())
-              for name, v in data.items()),
-    )  # fmt: skip
+        tuple(
+            (op.inputs.index(name), v.dtype.str, v.shape, v.tobytes()) for name, v in data.items()
+        ),
+    )
 
 
 def _seen(scope: Scope, name: str, shape: Shape | None) -> Shape | bytes | None:

@@ -71,9 +71,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         parent = None if self.outer is None else self.outer.values
-        self.values = Values(
-            self.file, self.type_of, _foldable, _shape_only, self.bounded, parent
-        )  # fmt: skip
+        self.values = Values(self.file, self.type_of, _foldable, _shape_only, self.bounded, parent)
         for tensor in self.proto.initializer:
             self.store(tensor.name, tensor, Role.PARAMETER)
         for sparse in self.proto.sparse_initializer:
@@ -82,9 +80,16 @@ class Scope:
     def body(self, proto: GraphProto) -> Scope:
         """A scope inside this one."""
         return Scope(
-            self.file, proto, self.bindings, self.notes, self.seen, self, inferred=self.inferred,
-            bounded=self.bounded, visits=self.visits,
-        )  # fmt: skip
+            self.file,
+            proto,
+            self.bindings,
+            self.notes,
+            self.seen,
+            self,
+            inferred=self.inferred,
+            bounded=self.bounded,
+            visits=self.visits,
+        )
 
     def store(self, name: str, tensor: TensorProto, role: Role) -> None:
         """Take over a stored tensor; its bytes stay unread until a shape needs them."""
@@ -209,9 +214,17 @@ class Scope:
         doubts = () if self.outer is not None else (*listed(self.doubts.values()), *limits)
         notes = () if self.outer is not None else tuple(dict.fromkeys((*self.notes, *doubts)))
         return Graph(
-            name, tuple(tensors), tuple(self.ops), (*self.inputs, *captures), outputs, "onnx",
-            notes, doubts, limits, frozenset(t.name for t in tensors) & self.bounded,
-        )  # fmt: skip
+            name,
+            tuple(tensors),
+            tuple(self.ops),
+            (*self.inputs, *captures),
+            outputs,
+            "onnx",
+            notes,
+            doubts,
+            limits,
+            frozenset(t.name for t in tensors) & self.bounded,
+        )
 
 
 def require_sane(name: str, shape: Shape) -> None:

@@ -23,9 +23,13 @@ _NAMES = {
 }  # fmt: skip
 # Element types that came with later releases of onnx: looked up by name, so older ones load.
 _LATER = {
-    "INT4": "int4", "UINT4": "uint4", "INT2": "int2", "UINT2": "uint2",
-    "FLOAT4E2M1": "float4e2m1", "FLOAT8E8M0": "float8e8m0",
-}  # fmt: skip
+    "INT4": "int4",
+    "UINT4": "uint4",
+    "INT2": "int2",
+    "UINT2": "uint2",
+    "FLOAT4E2M1": "float4e2m1",
+    "FLOAT8E8M0": "float8e8m0",
+}
 ELEMENT_TYPES: dict[int, DType] = {code: DTYPES[name] for code, name in _NAMES.items()} | {
     getattr(TensorProto, code): DTYPES[name]
     for code, name in _LATER.items()

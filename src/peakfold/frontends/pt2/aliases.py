@@ -19,9 +19,16 @@ _CONVERTING: Final = frozenset(
 )  # fmt: skip
 # Views that no schema calls so.
 _UNSAID: Final = frozenset(
-    {"_unsafe_view", "broadcast_tensors", "meshgrid", "type_as", "unsafe_chunk",
-"unsafe_split", "unsafe_split_with_sizes"}
-)  # fmt: skip
+    {
+        "_unsafe_view",
+        "broadcast_tensors",
+        "meshgrid",
+        "type_as",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+    }
+)
 
 
 class Storages:

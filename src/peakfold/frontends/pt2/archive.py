@@ -121,8 +121,11 @@ def _members(file: zipfile.ZipFile) -> Members:
         shown = version[:20].decode("ascii", "replace")
         raise ModelError(f"its archive version is {shown!r}, known is '0'", hint=TRUST)
     model = _model(inner)
-    names = (f"models/{model}.json", f"data/weights/{model}_weights_config.json",
-             f"data/constants/{model}_constants_config.json")  # fmt: skip
+    names = (
+        f"models/{model}.json",
+        f"data/weights/{model}_weights_config.json",
+        f"data/constants/{model}_constants_config.json",
+    )
     if (whole := sum(inner.get(name, 0) for name in names)) > MAX_MEMBER:
         raise ModelError(f"its program has {whole} bytes; at most {MAX_MEMBER} are read")
     program, weights, constants = map(read, names)

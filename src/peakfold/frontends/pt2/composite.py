@@ -83,10 +83,11 @@ def _broadcast(pieces: Pieces, given: dict[str, Any], made: list[Value]) -> list
         raise Unknown
     shapes = [shape_of(ref) for ref in sources]
     return [
-        ref if value.traced is None or shape == value.traced[0]
+        ref
+        if value.traced is None or shape == value.traced[0]
         else pieces.expand(ref, value.shape, value.traced[0])
         for ref, shape, value in zip(sources, shapes, made, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _at_least(rank: int) -> Apart:
@@ -120,10 +121,14 @@ def _cosine(pieces: Pieces, given: dict[str, Any]) -> Ref:
         lengths.append(pieces.new("clone", {"self": length}, *kept, length))
     least = {"s": given["eps"], "dtype": one.tensor.dtype}
     bound = pieces.new("scalar_tensor", least, (), (), one)
-    lengths = [pieces.call("clamp_min_", {"self": ref, "min": bound}, ref.tensor, "Tensor")
-               for ref in lengths]  # fmt: skip
-    parts = [pieces.new("div", {"self": ref, "other": length}, shape, then, ref, "Tensor")
-             for ref, length in ((two, lengths[1]), (one, lengths[0]))]  # fmt: skip
+    lengths = [
+        pieces.call("clamp_min_", {"self": ref, "min": bound}, ref.tensor, "Tensor")
+        for ref in lengths
+    ]
+    parts = [
+        pieces.new("div", {"self": ref, "other": length}, shape, then, ref, "Tensor")
+        for ref, length in ((two, lengths[1]), (one, lengths[0]))
+    ]
     product = {"self": parts[1], "other": parts[0]}
     whole = pieces.new("mul", product, shape, then, one, "Tensor")
     return pieces.sum(whole, [dim], keep=False)
@@ -134,8 +139,14 @@ def _one(apart: Callable[[Pieces, dict[str, Any]], Ref]) -> Apart:
 
 
 _APART: Final[Mapping[str, Apart]] = {
-    "atleast_1d": _at_least(1), "atleast_2d": _at_least(2), "atleast_3d": _at_least(3),
-    "broadcast_tensors": _broadcast, "cosine_similarity": _one(_cosine), "einsum": _one(einsum),
-    "inner": _one(inner), "meshgrid": _meshgrid, "special_softmax": _softmax,
+    "atleast_1d": _at_least(1),
+    "atleast_2d": _at_least(2),
+    "atleast_3d": _at_least(3),
+    "broadcast_tensors": _broadcast,
+    "cosine_similarity": _one(_cosine),
+    "einsum": _one(einsum),
+    "inner": _one(inner),
+    "meshgrid": _meshgrid,
+    "special_softmax": _softmax,
     "tensordot": _one(tensordot),
-}  # fmt: skip
+}

@@ -49,8 +49,12 @@ def control_of(
     if name == "while_loop" and len(bodies) == 2 and rest:
         carried = _refs(rest[0])
         fed = len(carried)
-        return Control("while", carried, (("cond", bodies[0], fed), ("body", bodies[1], fed)),
-                       rest[1] if len(rest) > 1 else ())  # fmt: skip
+        return Control(
+            "while",
+            carried,
+            (("cond", bodies[0], fed), ("body", bodies[1], fed)),
+            rest[1] if len(rest) > 1 else (),
+        )
     if name == "scan" and len(bodies) == 1 and len(rest) >= 2:
         return _scan(bodies[0], _refs(rest[0]), _refs(rest[1]), rest[2] if len(rest) > 2 else ())
     if name == "map_impl" and len(bodies) == 1 and rest:
@@ -59,9 +63,11 @@ def control_of(
 
 
 def _scan(
-    body: GraphArgument, carried: tuple[Ref, ...], slices: tuple[Ref, ...],
+    body: GraphArgument,
+    carried: tuple[Ref, ...],
+    slices: tuple[Ref, ...],
     captured: tuple[object, ...],
-) -> Control:  # fmt: skip
+) -> Control:
     attrs: dict[str, AttrValue] = {"num_scan_inputs": len(slices)}
     shape = slices[0].tensor.shape if slices else ()
     if shape and isinstance(shape[0], int):

@@ -45,8 +45,10 @@ def einsum(pieces: Pieces, given: dict[str, Any]) -> Ref:
         raise Unknown
     labels = _labels(terms, [len(s) for s in shapes], _letters(right) if arrow else None)
     counts = [0] * labels.count
-    aligned = [_aligned(pieces, ref, term, labels, counts)
-               for ref, term in zip(operands, terms, strict=True)]  # fmt: skip
+    aligned = [
+        _aligned(pieces, ref, term, labels, counts)
+        for ref, term in zip(operands, terms, strict=True)
+    ]
     whole = aligned[0]
     for other in aligned[1:]:
         whole = _pair(pieces, whole, other, labels, counts)

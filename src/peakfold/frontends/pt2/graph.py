@@ -57,9 +57,14 @@ class Walker:
     """
 
     def __init__(
-        self, graph: Graph, builder: ProgramBuilder, sizes: Sizes, fresh: Storages,
-        scope: str = "", depth: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        graph: Graph,
+        builder: ProgramBuilder,
+        sizes: Sizes,
+        fresh: Storages,
+        scope: str = "",
+        depth: int = 0,
+    ) -> None:
         if depth > MAX_NESTING:
             raise ModelError("it nests too deeply")
         self.graph = graph
@@ -108,8 +113,9 @@ class Walker:
                 raise ModelError(
                     f"its arguments are not those of {node.target!r}", where=f"op {called(node)!r}"
                 ) from None
-        return [self.ref(out.as_tensor.name) if out.as_tensor else None
-                for out in self.graph.outputs]  # fmt: skip
+        return [
+            self.ref(out.as_tensor.name) if out.as_tensor else None for out in self.graph.outputs
+        ]
 
     def mapped(self) -> int:
         """How many operators run inside `torch.vmap`: an export shows them for one item only."""
@@ -159,10 +165,11 @@ class Walker:
         made = [None if name is None else self.value(name) for name in names]
         placed = storages(signature, given, made)
         results = [
-            None if name is None or value is None
+            None
+            if name is None or value is None
             else self.enter(name, value if home is None else replace(value, storage=home))
             for name, value, home in zip(names, made, placed, strict=True)
-        ]  # fmt: skip
+        ]
         self._builder.call(called(node), signature, (), given, results, self._scope_of(node))
 
     def _composite(
@@ -222,8 +229,10 @@ class Walker:
 
     def _symbol(self, symbol: SymArgument) -> object:
         if symbol.as_name is None:
-            return next((n for n in (symbol.as_int, symbol.as_float, symbol.as_bool)
-                         if n is not None), _OTHER)  # fmt: skip
+            return next(
+                (n for n in (symbol.as_int, symbol.as_float, symbol.as_bool) if n is not None),
+                _OTHER,
+            )
         size = self.graph.sym_int_values.get(symbol.as_name)
         return _OTHER if size is None else self._sizes.of(size, f"value {symbol.as_name!r}")
 
@@ -271,8 +280,15 @@ class Walker:
             self._region(label, body, fed, control.captured, scope)
             for label, body, fed in control.bodies
         )
-        self._builder.control(called(node), control.kind, control.inputs, self._made(node),
-                              regions, control.attrs, scope)  # fmt: skip
+        self._builder.control(
+            called(node),
+            control.kind,
+            control.inputs,
+            self._made(node),
+            regions,
+            control.attrs,
+            scope,
+        )
 
     def _region(
         self, label: str, body: GraphArgument, fed: int, captured: Sequence[object], scope: str
@@ -300,8 +316,9 @@ class Walker:
         operands = [value for value in operands if not isinstance(value, str)]
         inner = self._inner(body, self._builder, self._scope_of(node))
         formals = body.graph.inputs
-        for formal, actual in zip(formals, operands[-len(formals) :] if formals else [],
-                                  strict=False):  # fmt: skip
+        for formal, actual in zip(
+            formals, operands[-len(formals) :] if formals else [], strict=False
+        ):
             if formal.as_tensor is not None and isinstance(actual, Ref):
                 inner._alias(formal.as_tensor.name, actual)
         leaves = inner.walk()

@@ -74,8 +74,11 @@ def _read(
             trainable = (meta or graph.tensor_values[formal]).requires_grad
         builder.declare(walker.enter(formal, value), target or formal, role, trainable)
     leaves = walker.walk()
-    outputs = [leaf for leaf, spec in zip(leaves, signature.output_specs, strict=False)
-               if leaf is not None and (spec.user_output or spec.loss_output)]  # fmt: skip
+    outputs = [
+        leaf
+        for leaf, spec in zip(leaves, signature.output_specs, strict=False)
+        if leaf is not None and (spec.user_output or spec.loss_output)
+    ]
     made = builder.finish(name, outputs, "torch")
     if unknown := sorted(set(dims) - set(sizes.symbols)):
         listed = ", ".join(sorted(sizes.symbols)) or "none"
@@ -114,8 +117,10 @@ def _check_extents(payloads: Mapping[str, Payload], sizes: Mapping[str, int]) ->
             continue
         where = f"tensor {name!r}"
         stop = plain.tensor(payload.tensor_meta, 0, where).place.stop
-        stored = max(sizes.get(f"data/{folder}/{payload.path_name}", 0)
-                      for folder in ("weights", "constants"))  # fmt: skip
+        stored = max(
+            sizes.get(f"data/{folder}/{payload.path_name}", 0)
+            for folder in ("weights", "constants")
+        )
         if stop is not None and 0 < stored < stop:  # a program saved without values stores none
             raise ModelError(f"it reaches {stop} bytes, and {stored} are stored", where=where)
 
@@ -131,8 +136,11 @@ def _numbers(program: Program, bindings: Bindings) -> dict[str, int]:
         size = _parsed(name, f"dimension {name!r}", UsageError)
         open_sizes.append((f"--dim {name}", size, number))
     graph = program.graph_module.graph
-    inputs = [name for spec in program.graph_module.signature.input_specs
-              if spec.user_input is not None and (name := _given(spec))]  # fmt: skip
+    inputs = [
+        name
+        for spec in program.graph_module.signature.input_specs
+        if spec.user_input is not None and (name := _given(spec))
+    ]
     if unknown := sorted(set(bindings.shapes) - set(inputs)):
         raise UsageError(f"no input is called {unknown[0]!r}", hint=f"inputs: {', '.join(inputs)}")
     for name, given in bindings.shapes.items():

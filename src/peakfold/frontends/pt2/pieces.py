@@ -72,30 +72,45 @@ class Pieces:
         return self._feed(name, signature, given, made)
 
     def new(
-        self, operator: str, given: dict[str, Any], shape: Sequence[Size], traced: Sequence[int],
-        like: Ref, overload: str = "default",
-    ) -> Ref:  # fmt: skip
+        self,
+        operator: str,
+        given: dict[str, Any],
+        shape: Sequence[Size],
+        traced: Sequence[int],
+        like: Ref,
+        overload: str = "default",
+    ) -> Ref:
         """Add a call whose result is new and contiguous, of the element type of `like`."""
         value = replace(
-            like.tensor, shape=tuple(shape), strides=_packed(shape), offset=0,
+            like.tensor,
+            shape=tuple(shape),
+            strides=_packed(shape),
+            offset=0,
             traced=(tuple(traced), tuple(int(str(n)) for n in _packed(traced))),
-        )  # fmt: skip
+        )
         return self.call(operator, given, value, overload)
 
     # Views.
 
     def _view(
-        self, operator: str, source: Ref, given: dict[str, Any],
+        self,
+        operator: str,
+        source: Ref,
+        given: dict[str, Any],
         change: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[list[Any], list[Any]]],
         overload: str = "default",
-    ) -> Ref:  # fmt: skip
+    ) -> Ref:
         value: Value = source.tensor
         if value.traced is None:
             raise Unknown
         shape, strides = change(value.shape, value.strides)
         then = change(*value.traced)
-        made = replace(value, shape=tuple(shape), strides=tuple(strides),
-                       traced=(tuple(then[0]), tuple(then[1])))  # fmt: skip
+        made = replace(
+            value,
+            shape=tuple(shape),
+            strides=tuple(strides),
+            traced=(tuple(then[0]), tuple(then[1])),
+        )
         return self.call(operator, {"self": source, **given}, made, overload)
 
     def unsqueeze(self, source: Ref, dim: int) -> Ref:
@@ -111,9 +126,11 @@ class Pieces:
     def permute(self, source: Ref, dims: Sequence[int]) -> Ref:
         """Axes in another order."""
         return self._view(
-            "permute", source, {"dims": list(dims)},
+            "permute",
+            source,
+            {"dims": list(dims)},
             lambda shape, strides: ([shape[d] for d in dims], [strides[d] for d in dims]),
-        )  # fmt: skip
+        )
 
     def diagonal(self, source: Ref, one: int, two: int) -> Ref:
         """Where two axes have one index, as the last axis."""
@@ -132,14 +149,21 @@ class Pieces:
 
         def change(old: Any, strides: Any) -> Any:
             now = traced if old is source.tensor.traced[0] else shape
-            kept = [0 if (at := d - more) < 0 or (old[at] == 1 and now[d] != 1) else strides[at]
-                    for d in range(len(shape))]  # fmt: skip
+            kept = [
+                0 if (at := d - more) < 0 or (old[at] == 1 and now[d] != 1) else strides[at]
+                for d in range(len(shape))
+            ]
             return list(now), kept
 
         return self._view("expand", source, {"size": list(shape)}, change)
 
-    def view(self, source: Ref, shape: Sequence[Size], traced: Sequence[int],
-             stated: Sequence[Size] | None = None) -> Ref:  # fmt: skip
+    def view(
+        self,
+        source: Ref,
+        shape: Sequence[Size],
+        traced: Sequence[int],
+        stated: Sequence[Size] | None = None,
+    ) -> Ref:
         """The elements in another shape, which their strides must let be read.
 
         Raises:
@@ -148,8 +172,12 @@ class Pieces:
         strides = folded(source.tensor, shape, traced)
         if strides is None:
             raise Unknown
-        value = replace(source.tensor, shape=tuple(shape), strides=strides[0],
-                        traced=(tuple(traced), strides[1]))  # fmt: skip
+        value = replace(
+            source.tensor,
+            shape=tuple(shape),
+            strides=strides[0],
+            traced=(tuple(traced), strides[1]),
+        )
         return self.call("view", {"self": source, "size": list(stated or shape)}, value)
 
     def reshape(self, source: Ref, shape: Sequence[Size], traced: Sequence[int]) -> Ref:
@@ -157,8 +185,9 @@ class Pieces:
         if folded(source.tensor, shape, traced) is not None:
             return self.view(source, shape, traced)
         value: Value = source.tensor
-        copy = self.new("clone", {"self": source, "memory_format": 0}, value.shape,
-                        shape_of(source), source)  # fmt: skip
+        copy = self.new(
+            "clone", {"self": source, "memory_format": 0}, value.shape, shape_of(source), source
+        )
         return self.new("_unsafe_view", {"self": copy, "size": list(shape)}, shape, traced, copy)
 
     def sum(self, source: Ref, dims: Sequence[int], *, keep: bool) -> Ref:

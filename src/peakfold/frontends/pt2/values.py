@@ -27,8 +27,15 @@ _DTYPES: Final = {
     32: "float8e5m2fnuz", 33: "float8e8m0", 34: "uint32", 35: "uint64",
 }  # fmt: skip
 _STRIDED = 7
-_LAYOUTS: Final = {1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr",
-                   5: "sparse_bsc", 6: "mkldnn", _STRIDED: ""}  # fmt: skip
+_LAYOUTS: Final = {
+    1: "sparse_coo",
+    2: "sparse_csr",
+    3: "sparse_csc",
+    4: "sparse_bsr",
+    5: "sparse_bsc",
+    6: "mkldnn",
+    _STRIDED: "",
+}
 MAX_LETTERS: Final = 2**16
 """Characters of all different sizes of a program; a large one has some thousand."""
 LARGEST: Final = 2**62
@@ -123,8 +130,9 @@ class Sizes:
         if number is None or number < 0:
             said = ", ".join(f"{s}={self._dims[s]}" for s in whole.symbols if s in self._dims)
             kind = UsageError if said else ModelError
-            raise kind(f"size {str(whole)!r} is {bound.value} with {said or 'nothing given'}",
-                       where=where)  # fmt: skip
+            raise kind(
+                f"size {str(whole)!r} is {bound.value} with {said or 'nothing given'}", where=where
+            )
         return _sane(number, where)
 
     def tensor(self, meta: TensorMeta, storage: int, where: str) -> Value:
@@ -143,11 +151,16 @@ class Sizes:
         name = _DTYPES[meta.dtype]
         dtype = DTYPES.get(name, OPAQUE)
         made = Value(
-            dtype, 4 if dtype.bits is None else max(dtype.bits // 8, 1), shape,
-            tuple(self.of(size, where) for size in strides), self.of(meta.storage_offset, where),
-            _LAYOUTS[meta.layout], (meta.device.type, meta.device.index or 0), storage,
+            dtype,
+            4 if dtype.bits is None else max(dtype.bits // 8, 1),
+            shape,
+            tuple(self.of(size, where) for size in strides),
+            self.of(meta.storage_offset, where),
+            _LAYOUTS[meta.layout],
+            (meta.device.type, meta.device.index or 0),
+            storage,
             _traced(meta),
-        )  # fmt: skip
+        )
         place = made.place
         if (place.stop or 0) >= LARGEST or _product(shape) * made.width >= LARGEST:
             raise ModelError("it is larger than any memory", where=where)

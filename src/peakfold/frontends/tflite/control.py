@@ -26,7 +26,7 @@ from peakfold.ir import (
     Shape,
     Tensor,
     check_nesting,
-)  # fmt: skip
+)
 from peakfold.ops import Context
 from peakfold.ops.facts import condition_problem
 
@@ -46,9 +46,13 @@ _BODIES: Final = {
     "call": (("subgraph", "body"),),
 }
 _RANDOM: Final = frozenset(
-    {"random_standard_normal", "tfl_random_uniform", "tfl_multinomial",
-     "stablehlo_rng_bit_generator"}
-)  # fmt: skip
+    {
+        "random_standard_normal",
+        "tfl_random_uniform",
+        "tfl_multinomial",
+        "stablehlo_rng_bit_generator",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -166,8 +170,13 @@ def add_effects(scope: Scope, op: Op, stored: StoredOp) -> Op:
         called = _free(scope, RANDOM_STATE)
         scope.states.setdefault(called, Tensor(called, DTYPES["uint8"], (0,), Role.STATE))
         reads, writes = [called], [called]
-    elif op.kind in ("read_variable", "assign_variable", "hashtable_import", "hashtable_find",
-                     "hashtable_size"):  # fmt: skip
+    elif op.kind in (
+        "read_variable",
+        "assign_variable",
+        "hashtable_import",
+        "hashtable_find",
+        "hashtable_size",
+    ):
         names = [_add_state(scope, *one) for one in _resources(scope, stored)]
         (writes if op.kind in ("assign_variable", "hashtable_import") else reads).extend(names)
     elif op.kind in ("var_handle", "hashtable"):

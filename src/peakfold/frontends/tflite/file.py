@@ -208,7 +208,7 @@ def _code(code: Any) -> tuple[str, str]:
 
 def _subgraph(
     graph: Any, codes: list[tuple[str, str]], notes: list[str], outside: _Outside
-) -> StoredSubgraph:  # fmt: skip
+) -> StoredSubgraph:
     return StoredSubgraph(
         _text(graph.Name()),
         tuple(_tensor(t, outside) for t in _each(graph.Tensors, graph.TensorsLength())),
@@ -222,11 +222,16 @@ def _tensor(tensor: Any, outside: _Outside) -> StoredTensor:
     signature = _numbers(tensor, "ShapeSignature")
     sparsity = tensor.Sparsity()
     found = StoredTensor(
-        _text(tensor.Name()), dtype_of(tensor.Type()), _numbers(tensor, "Shape"),
-        signature if -1 in signature else None, bool(tensor.HasRank()), tensor.Buffer(),
-        bool(tensor.IsVariable()), None if sparsity is None else _index_bytes(sparsity),
+        _text(tensor.Name()),
+        dtype_of(tensor.Type()),
+        _numbers(tensor, "Shape"),
+        signature if -1 in signature else None,
+        bool(tensor.HasRank()),
+        tensor.Buffer(),
+        bool(tensor.IsVariable()),
+        None if sparsity is None else _index_bytes(sparsity),
         tensor.ExternalBuffer() > 0,
-    )  # fmt: skip
+    )
     if found.external:
         _check_outside(found, tensor.ExternalBuffer(), outside)
     return found
@@ -267,9 +272,7 @@ def _index_bytes(sparsity: Any) -> int:
     return total
 
 
-def _operator(
-    op: Any, codes: list[tuple[str, str]], notes: list[str]
-) -> StoredOp:  # fmt: skip
+def _operator(op: Any, codes: list[tuple[str, str]], notes: list[str]) -> StoredOp:
     if op.OpcodeIndex() >= len(codes):
         raise ModelError(f"an operator has code {op.OpcodeIndex()} of {len(codes)}")
     builtin, custom = codes[op.OpcodeIndex()]
@@ -277,9 +280,13 @@ def _operator(
     if note:
         notes.append(f"{builtin}: {note}")
     return StoredOp(
-        builtin, custom, _numbers(op, "Inputs"), _numbers(op, "Outputs"),
-        tuple(map(bool, _numbers(op, "MutatingVariableInputs"))), options,
-    )  # fmt: skip
+        builtin,
+        custom,
+        _numbers(op, "Inputs"),
+        _numbers(op, "Outputs"),
+        tuple(map(bool, _numbers(op, "MutatingVariableInputs"))),
+        options,
+    )
 
 
 def _check_references(graph: StoredSubgraph, buffers: int) -> None:

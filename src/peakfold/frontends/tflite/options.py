@@ -22,8 +22,15 @@ _WORDS: Final = {
     "comparison_direction": ("comparison_direction", "StablehloComparisonDirection"),
     "reduce_function": ("reduce_function", "ReduceWindowFunction"),
 }
-_TYPES: Final = ("in_data_type", "out_data_type", "out_type", "output_type", "idx_out_type",
-                 "key_dtype", "value_dtype")  # fmt: skip
+_TYPES: Final = (
+    "in_data_type",
+    "out_data_type",
+    "out_type",
+    "output_type",
+    "idx_out_type",
+    "key_dtype",
+    "value_dtype",
+)
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 

@@ -99,8 +99,9 @@ class Scope:
         made = {out for op in self.stored.ops for out in op.outputs if out >= 0}
         for position, at in enumerate(self.stored.inputs):
             self._declare_input(position, at, at in made)
-        for at in sorted({i for op in self.stored.ops for i in op.inputs if i >= 0}
-                         | set(self.stored.outputs)):  # fmt: skip
+        for at in sorted(
+            {i for op in self.stored.ops for i in op.inputs if i >= 0} | set(self.stored.outputs)
+        ):
             if at not in made and at not in self.tensors:
                 self._declare_static(at)
         for position, stored in enumerate(self.stored.ops):
@@ -310,9 +311,13 @@ class Scope:
         captures = self.captures
         outputs = tuple(self._operand(at) for at in self.stored.outputs)
         return Graph(
-            self.stored.name or "tflite", tensors, tuple(self.ops),
-            (*(t.name for t in inputs), *captures), outputs, "tflite",
-        )  # fmt: skip
+            self.stored.name or "tflite",
+            tensors,
+            tuple(self.ops),
+            (*(t.name for t in inputs), *captures),
+            outputs,
+            "tflite",
+        )
 
     def _loose(self) -> Iterable[Tensor]:
         """Operands and outputs that nothing makes, for the checker to name."""

@@ -33,9 +33,13 @@ def trip_count(
 
 
 def _until(
-    file: TfliteFile, condition: StoredSubgraph, result: int, body: StoredSubgraph, start: Start,
+    file: TfliteFile,
+    condition: StoredSubgraph,
+    result: int,
+    body: StoredSubgraph,
+    start: Start,
     depth: int,
-) -> int | None:  # fmt: skip
+) -> int | None:
     op = _maker(condition, result)
     if op is None or depth == 0:
         return None

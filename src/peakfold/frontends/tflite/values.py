@@ -85,8 +85,10 @@ Shapes = Sequence[Shape | None]
 def _strided(op: Op, args: list[Value]) -> Value:
     """A strided slice of a vector, the only form that shape arithmetic takes."""
     values, begin, end, step = (args[0], *(int(a.ravel()[0]) for a in args[1:4]))
-    masks = {name: op.attrs.get(f"{name}_mask", 0) for name in
-             ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
+    masks = {
+        name: op.attrs.get(f"{name}_mask", 0)
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
     if values.ndim != 1 or masks["ellipsis"] or masks["new_axis"] or op.attrs.get("offset"):
         raise ValueError
     if masks["shrink_axis"]:

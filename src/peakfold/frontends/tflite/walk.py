@@ -183,7 +183,9 @@ def check_bounds(data: Bytes) -> None:
     if len(data) < 16 or bytes(data[4:8]) != IDENTIFIER:
         raise ModelError("not a TFLite model, or truncated", hint="copy or convert it again")
     walk = _Walk(
-        data, {name: names_of(name) for name in _UNIONS}, min(len(data) // 4, _TABLES),
+        data,
+        {name: names_of(name) for name in _UNIONS},
+        min(len(data) // 4, _TABLES),
         _SHARED * len(data) + _SLACK,
-    )  # fmt: skip
+    )
     walk.table(walk.follow(0), "Model")

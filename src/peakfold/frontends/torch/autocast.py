@@ -80,8 +80,9 @@ def regions_of_any_device() -> Iterator[None]:
     """A model's own autocast regions for a GPU hold for tensors that are captured on the CPU."""
     plain = torch.amp.autocast_mode.autocast.__init__
 
-    def init(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any,
-             **kwargs: Any) -> None:  # fmt: skip
+    def init(
+        self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any
+    ) -> None:
         if device_type != "cpu":
             dtype = torch.get_autocast_dtype(device_type) if dtype is None else dtype
             device_type = "cpu"

@@ -59,8 +59,16 @@ def _signature(func: Any) -> Signature:
         alias, optional = formal.alias_info, formal.has_default_value()
         written = alias is not None and alias.is_write and not only_metadata
         default = formal.default_value if optional else None
-        found.append(Formal(formal.name, not formal.kwarg_only, optional, default, written,
-                            alias is not None and not written))  # fmt: skip
+        found.append(
+            Formal(
+                formal.name,
+                not formal.kwarg_only,
+                optional,
+                default,
+                written,
+                alias is not None and not written,
+            )
+        )
     domain, _, operator = schema.name.partition("::")
     marks = tuple(
         "." if one.alias_info is None else "!" if one.alias_info.is_write else "@"

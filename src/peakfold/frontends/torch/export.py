@@ -37,8 +37,11 @@ def read_program(program: ExportedProgram, name: str) -> Graph:
     builder = GraphBuilder()
     walker = Walker(program.graph_module, builder)
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    frozen = {n for n, p in program.state_dict.items()
-              if isinstance(p, torch.nn.Parameter) and not p.requires_grad}  # fmt: skip
+    frozen = {
+        n
+        for n, p in program.state_dict.items()
+        if isinstance(p, torch.nn.Parameter) and not p.requires_grad
+    }
     # Parameters that nothing reads are no placeholders of every program: all are declared.
     for node in program.graph.nodes:
         if node.op == "placeholder":
@@ -52,8 +55,11 @@ def read_program(program: ExportedProgram, name: str) -> Graph:
             builder.declare(Ref(node, value), called, role, trainable)
     results = walker.walk(program.graph_module.graph)
     outputs = program.graph_signature.output_specs
-    kept = [leaf for leaf, spec in zip(results, outputs, strict=False)
-            if spec.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")]  # fmt: skip
+    kept = [
+        leaf
+        for leaf, spec in zip(results, outputs, strict=False)
+        if spec.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")
+    ]
     refs = [Ref(n, v) for n, v in kept if isinstance(v, torch.Tensor)]
     graph = builder.finish(name, refs, "torch")
     if inside := mapped(program):
@@ -85,8 +91,10 @@ class Walker:
         for node in graph.nodes:
             self.feed(node)
             if node.op == "output":
-                return [(leaf, leaf.meta.get("val") if isinstance(leaf, Node) else leaf)
-                        for leaf in tree_leaves(node.args[0])]  # fmt: skip
+                return [
+                    (leaf, leaf.meta.get("val") if isinstance(leaf, Node) else leaf)
+                    for leaf in tree_leaves(node.args[0])
+                ]
         return []
 
     def feed(self, node: Node) -> None:
@@ -179,8 +187,14 @@ class Walker:
             (node.args, node.kwargs),
             lambda leaf: leaf.meta.get("val") if isinstance(leaf, Node) else leaf,
         )
-        mode = next((v.fake_mode for v in tree_leaves((args, kwargs))
-                     if isinstance(v, torch._subclasses.FakeTensor)), None)  # fmt: skip
+        mode = next(
+            (
+                v.fake_mode
+                for v in tree_leaves((args, kwargs))
+                if isinstance(v, torch._subclasses.FakeTensor)
+            ),
+            None,
+        )
         if mode is None:
             self._call(node, target, node.args, node.kwargs)
             return
@@ -234,8 +248,9 @@ class Walker:
         operands = [leaf for leaf in tree_leaves(node.args[at + 1 :]) if not isinstance(leaf, str)]
         inner = Walker(body, self._builder, self._scope_of(node))
         formals = [n for n in body.graph.nodes if n.op == "placeholder"]
-        for formal, actual in zip(formals, operands[-len(formals) :] if formals else [],
-                                  strict=False):  # fmt: skip
+        for formal, actual in zip(
+            formals, operands[-len(formals) :] if formals else [], strict=False
+        ):
             if isinstance(actual, Node) and isinstance(actual.meta.get("val"), torch.Tensor):
                 value = actual.meta["val"]
                 formal_value = formal.meta.get("val")
@@ -269,8 +284,9 @@ def _results(node: Node) -> list[Ref | None]:
         return [Ref(node, value)]
     if not isinstance(value, list | tuple):
         return []
-    return [Ref((node, at), v) if isinstance(v, torch.Tensor) else None
-            for at, v in enumerate(value)]  # fmt: skip
+    return [
+        Ref((node, at), v) if isinstance(v, torch.Tensor) else None for at, v in enumerate(value)
+    ]
 
 
 def with_notes(graph: Graph, notes: Sequence[str]) -> Graph:

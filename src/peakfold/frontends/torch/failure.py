@@ -15,8 +15,11 @@ import torch
 from peakfold.errors import ModelError
 from peakfold.frontends.torch.scope import failed_module
 
-_BY_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException",
-            "DynamicOutputShapeException")  # fmt: skip
+_BY_DATA = (
+    "GuardOnDataDependentSymNode",
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+)
 
 
 _T = TypeVar("_T")

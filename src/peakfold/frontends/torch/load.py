@@ -52,9 +52,14 @@ def load_callable(spec: str, bindings: Bindings) -> tuple[Graph, Bindings]:
         example, notes = _example(spec, make)
     shapes = {name: given.dims for name, given in bindings.shapes.items()}
     graph = capture(
-        example.module, example.args, example.kwargs, dynamic=example.dynamic,
-        dims=bindings.dims, shapes=shapes, route=example.route,
-    )  # fmt: skip
+        example.module,
+        example.args,
+        example.kwargs,
+        dynamic=example.dynamic,
+        dims=bindings.dims,
+        shapes=shapes,
+        route=example.route,
+    )
     return with_notes(graph, notes), bindings
 
 
@@ -111,9 +116,7 @@ def _found(
         if error.name is not None and module_name.startswith(error.name):
             plain = module_name.removesuffix(".py").replace("/", ".")
             hint = f"write {plain}:{path}" if module_name.endswith(".py") else ""
-            raise UsageError(
-                f"there is no module {error.name!r}", where=spec, hint=hint
-            ) from None  # fmt: skip
+            raise UsageError(f"there is no module {error.name!r}", where=spec, hint=hint) from None
         raise ModelError(f"importing it failed: {error}", where=spec) from None
     except Exception as error:  # importing runs the user's own code
         raise ModelError(f"importing it failed: {_told(error)}", where=spec) from None
@@ -183,9 +186,10 @@ def _example_of(spec: str, made: object) -> Example:
     if isinstance(made, tuple):
         what = f"({', '.join(type(item).__name__ for item in made)})"
     raise UsageError(
-        f"the callable returned {what}", where=spec,
+        f"the callable returned {what}",
+        where=spec,
         hint="it returns (module, args), (module, args, kwargs) or an Example; args is a tuple",
-    )  # fmt: skip
+    )
 
 
 def _told(error: Exception) -> str:

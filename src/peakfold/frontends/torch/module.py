@@ -209,10 +209,13 @@ def _called(key: int | str, formals: Sequence[str], rest: str) -> str:
 
 
 def _sizes(
-    args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
-    dynamic: Mapping[str, Mapping[int, str]], dims: Mapping[str, int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: Sequence[str],
+    dynamic: Mapping[str, Mapping[int, str]],
+    dims: Mapping[str, int],
     shapes: Mapping[str, Sequence[int]],
-) -> dict[str, tuple[int, ...]]:  # fmt: skip
+) -> dict[str, tuple[int, ...]]:
     """The shape of every input with the user's numbers put in."""
     for name in sorted((set(dynamic) | set(shapes)) - set(names)):
         raise UsageError(f"no input is called {name!r}", hint=f"inputs: {', '.join(names)}")
@@ -240,9 +243,11 @@ def _sizes(
 
 
 def _resized(
-    args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: Sequence[str],
     sizes: Mapping[str, tuple[int, ...]],
-) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with these shapes; small ones go on as the example's do."""
     order = iter(names)
 
@@ -259,9 +264,13 @@ def _resized(
 
 
 def _exported(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str],
-    *, gradients: bool,
-) -> Graph:  # fmt: skip
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: Sequence[str],
+    *,
+    gradients: bool,
+) -> Graph:
     mode = fake_mode()
     copied = tensors_only(fake_module(module, mode))
     given = args, kwargs
@@ -287,17 +296,26 @@ def _exported(
 
 
 def _run_instead(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
-    names: Sequence[str], *, gradients: bool,
-) -> Graph:  # fmt: skip
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: Sequence[str],
+    *,
+    gradients: bool,
+) -> Graph:
     graph = _traced(module, args, kwargs, names, real=False, gradients=gradients)
     return with_notes(graph, ["an export does not show what torch.func runs: captured by trace"])
 
 
 def _traced(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
-    names: Sequence[str], *, real: bool, gradients: bool,
-) -> Graph:  # fmt: skip
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: Sequence[str],
+    *,
+    real: bool,
+    gradients: bool,
+) -> Graph:
     mode = None if real else FollowingMode(numbers=False)
     copied = real_copy(module) if mode is None else fake_module(module, mode)
     given = args, kwargs

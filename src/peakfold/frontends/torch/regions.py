@@ -62,9 +62,11 @@ def taken_apart(
 
 
 def _scan(
-    body: GraphModule, carried: tuple[Node, ...], slices: tuple[Node, ...],
+    body: GraphModule,
+    carried: tuple[Node, ...],
+    slices: tuple[Node, ...],
     captured: tuple[Any, ...],
-) -> Control:  # fmt: skip
+) -> Control:
     attrs: dict[str, AttrValue] = {"num_scan_inputs": len(slices)}
     length = number_of(slices[0].meta["val"].shape[0]) if slices else None
     if length is not None:
@@ -78,9 +80,14 @@ def _nodes(values: Iterable[Any]) -> tuple[Node, ...]:
 
 
 def region_of(
-    outer: GraphBuilder, label: str, body: GraphModule, fed: int, captured: Sequence[Any],
-    walk: Walk, scope: str,
-) -> Region:  # fmt: skip
+    outer: GraphBuilder,
+    label: str,
+    body: GraphModule,
+    fed: int,
+    captured: Sequence[Any],
+    walk: Walk,
+    scope: str,
+) -> Region:
     """The body as a closed graph.
 
     Args:

@@ -43,9 +43,11 @@ class ScopeTracker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for handle in self._handles:
             handle.remove()
         self._stack.clear()

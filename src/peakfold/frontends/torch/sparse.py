@@ -132,24 +132,37 @@ def _mode_of(tensor: Any) -> FakeTensorMode | None:
 
 
 def _joined(
-    indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, ...], mode: FakeTensorMode,
-    *, sorted_: bool,
-) -> torch.Tensor:  # fmt: skip
+    indices: torch.Tensor,
+    values: torch.Tensor,
+    shape: tuple[int, ...],
+    mode: FakeTensorMode,
+    *,
+    sorted_: bool,
+) -> torch.Tensor:
     """A fake sparse tensor of two fake tensors, whose storages stay theirs."""
     with in_kernel_invocation_manager(mode):
         return _coordinates(indices, values, shape, mode, sorted_=sorted_)
 
 
 def _coordinates(
-    indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, ...], mode: FakeTensorMode,
-    *, sorted_: bool,
-) -> torch.Tensor:  # fmt: skip
+    indices: torch.Tensor,
+    values: torch.Tensor,
+    shape: tuple[int, ...],
+    mode: FakeTensorMode,
+    *,
+    sorted_: bool,
+) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bare = _aten._sparse_coo_tensor_unsafe.default(
-            indices, values, shape, dtype=values.dtype, layout=torch.sparse_coo, device="meta",
+            indices,
+            values,
+            shape,
+            dtype=values.dtype,
+            layout=torch.sparse_coo,
+            device="meta",
             is_coalesced=sorted_,
-        )  # fmt: skip
+        )
     made: torch.Tensor = FakeTensor(mode, bare, _CPU)
     return made
 

@@ -91,9 +91,13 @@ def declare_module(builder: GraphBuilder, module: torch.nn.Module) -> None:
 
 
 def record(
-    builder: GraphBuilder, recorder: Recorder, module: torch.nn.Module, args: Sequence[Any],
-    kwargs: Mapping[str, Any], names: Sequence[str],
-) -> list[Ref]:  # fmt: skip
+    builder: GraphBuilder,
+    recorder: Recorder,
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Sequence[str],
+) -> list[Ref]:
     """Run a module under a recorder.
 
     Args:

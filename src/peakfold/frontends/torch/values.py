@@ -11,11 +11,18 @@ from peakfold.frontends.aten.values import Place, made_of, plain_attribute, reac
 from peakfold.ir import DTYPES, OPAQUE, AttrValue, Dim, DType, Role, Tensor
 
 _NAMES = {
-    "float8_e4m3fn": "float8e4m3fn", "float8_e4m3fnuz": "float8e4m3fnuz",
-    "float8_e5m2": "float8e5m2", "float8_e5m2fnuz": "float8e5m2fnuz",
-    "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn_x2": "uint8", "quint8": "uint8",
-    "qint8": "int8", "qint32": "int32", "quint4x2": "uint4", "quint2x4": "uint2",
-}  # fmt: skip
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2",
+    "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0",
+    "float4_e2m1fn_x2": "uint8",
+    "quint8": "uint8",
+    "qint8": "int8",
+    "qint32": "int32",
+    "quint4x2": "uint4",
+    "quint2x4": "uint2",
+}
 
 
 def dtype_of(dtype: torch.dtype) -> DType:

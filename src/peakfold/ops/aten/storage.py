@@ -15,11 +15,14 @@ from peakfold.ops.spec import Context, CountRule, MoveRule, OpSpec, ShapeRule
 
 
 def _moved(
-    kind: str, shape: ShapeRule | None = None, other: CountRule = zero,
+    kind: str,
+    shape: ShapeRule | None = None,
+    other: CountRule = zero,
     moved: MoveRule | None = None,
-) -> OpSpec:  # fmt: skip
-    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=other, bytes_moved=moved,
-                  engine="copy")  # fmt: skip
+) -> OpSpec:
+    return OpSpec(
+        kind, shape, workspace=zero, macs=zero, other_ops=other, bytes_moved=moved, engine="copy"
+    )
 
 
 @moves
@@ -72,12 +75,20 @@ ROWS: Final = (
     # Elements that are not written stay what they are, where they are. A backward pass puts a
     # slice into zeros that are no operand, so its shape is torch's to say.
     *(
-        OpSpec(kind, shape, inplace=(0,), workspace=zero, macs=zero, other_ops=other,
-               bytes_moved=_placed, engine="copy")
+        OpSpec(
+            kind,
+            shape,
+            inplace=(0,),
+            workspace=zero,
+            macs=zero,
+            other_ops=other,
+            bytes_moved=_placed,
+            engine="copy",
+        )
         for kind, shape, other in (("index_put", same(), _put_other), ("put_slice", None, zero))
     ),
     _moved("windows"),
     _moved("sequence", None, per_output()),
     OpSpec("read_value", workspace=zero, macs=zero, other_ops=zero, engine="none"),
     OpSpec("nonzero_rows", workspace=unknown, macs=zero, other_ops=unknown, engine="copy"),
-)  # fmt: skip
+)

@@ -184,8 +184,11 @@ def _quantized_lstm(ctx: Context) -> Types:
     steps, batch, _ = dims(ctx)
     directions, hidden, _ = dims(ctx, 2)
     last = (directions, batch, hidden)
-    return ((dtype(ctx), (steps, directions, batch, hidden)), (dtype(ctx), last),
-            (dtype(ctx), last))  # fmt: skip
+    return (
+        (dtype(ctx), (steps, directions, batch, hidden)),
+        (dtype(ctx), last),
+        (dtype(ctx), last),
+    )
 
 
 @count

@@ -113,8 +113,9 @@ def _tf_idf(ctx: Context) -> Types:
 
 def _region(kind: str, shape: ShapeRule | None) -> OpSpec:
     # Not pure: a body may draw random numbers or touch state. Its cost is in the body's ops.
-    return OpSpec(kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none",
-                  pure=False)  # fmt: skip
+    return OpSpec(
+        kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none", pure=False
+    )
 
 
 def _opaque(kind: str) -> OpSpec:

@@ -262,8 +262,15 @@ def _col2im(ctx: Context) -> Types:
     return ((dtype(ctx), (batch, number(columns) // prod(block), *image)),)
 
 
-_CONV: Final = OpSpec("conv", conv_rule(1), workspace=unknown, macs=conv_macs(1),
-                      other_ops=bias_at(2), engine="matrix", engine_if=conv_engine(1))  # fmt: skip
+_CONV: Final = OpSpec(
+    "conv",
+    conv_rule(1),
+    workspace=unknown,
+    macs=conv_macs(1),
+    other_ops=bias_at(2),
+    engine="matrix",
+    engine_if=conv_engine(1),
+)
 
 ROWS: Final = (
     _CONV,

@@ -104,13 +104,13 @@ def _mean_operations(ctx: Context) -> int:
 
 
 def _unary(kind: str) -> OpSpec:
-    return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero,
-                  other_ops=per_output())  # fmt: skip
+    return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=per_output())
 
 
 def _binary(kind: str) -> OpSpec:
-    return OpSpec(kind, _broadcast, inplace=(0, 1), workspace=zero, macs=zero,
-                  other_ops=per_output())  # fmt: skip
+    return OpSpec(
+        kind, _broadcast, inplace=(0, 1), workspace=zero, macs=zero, other_ops=per_output()
+    )
 
 
 def _arithmetic(kind: str) -> OpSpec:
@@ -119,8 +119,7 @@ def _arithmetic(kind: str) -> OpSpec:
 
 
 def _comparison(kind: str) -> OpSpec:
-    return OpSpec(kind, _compare, inplace=(0, 1), workspace=zero, macs=zero,
-                  other_ops=per_output())  # fmt: skip
+    return OpSpec(kind, _compare, inplace=(0, 1), workspace=zero, macs=zero, other_ops=per_output())
 
 
 def _predicate(kind: str) -> OpSpec:
@@ -128,8 +127,15 @@ def _predicate(kind: str) -> OpSpec:
 
 
 def _variadic(kind: str) -> OpSpec:
-    return OpSpec(kind, _broadcast, inplace=(-1,), views=_lone_operand, workspace=zero,
-                  macs=zero, other_ops=_operands_less_one)  # fmt: skip
+    return OpSpec(
+        kind,
+        _broadcast,
+        inplace=(-1,),
+        views=_lone_operand,
+        workspace=zero,
+        macs=zero,
+        other_ops=_operands_less_one,
+    )
 
 
 UNARY: Final = (

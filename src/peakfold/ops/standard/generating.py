@@ -42,8 +42,11 @@ def _typed(ctx: Context, name: str, default: DType) -> DType:
 @tells
 def _constant(ctx: Context) -> Types:
     attrs = ctx.op.attrs
-    for name, element in (("value_float", FLOAT), ("value_int", INT64),
-                          ("value_string", DTYPES["string"])):  # fmt: skip
+    for name, element in (
+        ("value_float", FLOAT),
+        ("value_int", INT64),
+        ("value_string", DTYPES["string"]),
+    ):
         if name in attrs:
             return ((element, ()),)
         listed = attrs.get(f"{name}s")
@@ -184,8 +187,9 @@ def _stft_other(ctx: Context) -> int:
 
 
 def _filled(kind: str, shape: ShapeRule, *, operations: int = 0) -> OpSpec:
-    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=per_output(operations),
-                  engine="copy")  # fmt: skip
+    return OpSpec(
+        kind, shape, workspace=zero, macs=zero, other_ops=per_output(operations), engine="copy"
+    )
 
 
 ROWS: Final = (
@@ -204,8 +208,9 @@ ROWS: Final = (
             ("bernoulli", _random_like),
         )
     ),
-    OpSpec("multinomial", _multinomial, workspace=unknown, macs=zero, other_ops=unknown,
-           pure=False),
+    OpSpec(
+        "multinomial", _multinomial, workspace=unknown, macs=zero, other_ops=unknown, pure=False
+    ),
     *(
         _filled(kind, _window, operations=operations)
         for kind, operations in (("blackman_window", 6), ("hamming_window", 3), ("hann_window", 3))
@@ -214,4 +219,4 @@ ROWS: Final = (
     # A fast transform has no multiply-accumulates of its own: all is in `other_ops`.
     OpSpec("dft", _dft, workspace=unknown, macs=zero, other_ops=_dft_other),
     OpSpec("stft", _stft, workspace=unknown, macs=zero, other_ops=_stft_other),
-)  # fmt: skip
+)

@@ -116,16 +116,33 @@ def _heap_comparisons(ctx: Context) -> int:
 
 def scatter(kind: str, other: CountRule = zero, moved: MoveRule = _placed) -> OpSpec:
     """A row whose first operand stays but for the elements that others are written over."""
-    return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=other,
-                  bytes_moved=moved, engine="copy")  # fmt: skip
+    return OpSpec(
+        kind,
+        same(),
+        inplace=(0,),
+        workspace=zero,
+        macs=zero,
+        other_ops=other,
+        bytes_moved=moved,
+        engine="copy",
+    )
 
 
 ROWS: Final = (
     *(
-        OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, bytes_moved=picked(),
-               engine="copy")
+        OpSpec(
+            kind,
+            shape,
+            workspace=zero,
+            macs=zero,
+            other_ops=zero,
+            bytes_moved=picked(),
+            engine="copy",
+        )
         for kind, shape in (
-            ("gather", _gather), ("gather_elements", _gather_elements), ("gather_nd", _gather_nd),
+            ("gather", _gather),
+            ("gather_elements", _gather_elements),
+            ("gather_nd", _gather_nd),
         )
     ),
     scatter("scatter", _updates),
@@ -135,8 +152,7 @@ ROWS: Final = (
     OpSpec("one_hot", _one_hot, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("reverse_sequence", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     # A triangle keeps or clears each element where it stands.
-    OpSpec("trilu", same(), inplace=(0,), workspace=zero, macs=zero, other_ops=zero,
-           engine="copy"),
+    OpSpec("trilu", same(), inplace=(0,), workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     # A running sum can be kept in a register; parallel kernels split it and need partial sums.
     OpSpec("cum_sum", same(), workspace=unknown, macs=zero, other_ops=per_output()),
     OpSpec("cum_prod", same(), workspace=unknown, macs=zero, other_ops=per_output()),
@@ -147,4 +163,4 @@ ROWS: Final = (
     OpSpec("non_zero", None, workspace=unknown, macs=zero, other_ops=per_input()),
     OpSpec("unique", None, workspace=unknown, macs=zero, other_ops=unknown),
     OpSpec("non_max_suppression", None, workspace=unknown, macs=zero, other_ops=unknown),
-)  # fmt: skip
+)

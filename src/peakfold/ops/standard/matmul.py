@@ -107,14 +107,17 @@ def _terms(ctx: Context) -> tuple[list[str], str]:
     operands = before.split(",")
     if not equation or len(operands) != len(ctx.inputs):
         raise CannotTell
-    extra = [len(dims(ctx, at)) - len(term.replace("...", "")) if "..." in term else 0
-             for at, term in enumerate(operands)]  # fmt: skip
+    extra = [
+        len(dims(ctx, at)) - len(term.replace("...", "")) if "..." in term else 0
+        for at, term in enumerate(operands)
+    ]
     widest = max(extra)
     if min(extra) < 0 or widest > 9:
         raise CannotTell
     every = "".join(map(str, range(widest)))
-    full = [term.replace("...", every[widest - n :]) for term, n in zip(operands, extra,
-            strict=True)]  # fmt: skip
+    full = [
+        term.replace("...", every[widest - n :]) for term, n in zip(operands, extra, strict=True)
+    ]
     if not arrow:
         letters = "".join(operands).replace(".", "")
         once = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))

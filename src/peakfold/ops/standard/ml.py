@@ -102,8 +102,7 @@ def _feature_columns(ctx: Context) -> Types:
 
 @tells
 def _label_encoder(ctx: Context) -> Types:
-    by_attribute = (("values_strings", _STRING), ("values_int64s", INT64),
-                    ("values_floats", FLOAT))  # fmt: skip
+    by_attribute = (("values_strings", _STRING), ("values_int64s", INT64), ("values_floats", FLOAT))
     for name, element in by_attribute:
         if ctx.op.attrs.get(name):
             return ((element, dims(ctx)),)

@@ -209,12 +209,17 @@ ROWS: Final = (
     OpSpec("max_unpool", _max_unpool, workspace=zero, macs=zero, other_ops=zero, engine="copy"),
     OpSpec("max_roi_pool", _max_roi_pool, workspace=zero, macs=zero, other_ops=unknown),
     OpSpec("roi_align", _roi_align, workspace=unknown, macs=zero, other_ops=_roi_align_other),
-    OpSpec("grid_sample", _grid_sample, workspace=unknown, macs=zero,
-           other_ops=_grid_sample_other),
-    OpSpec("affine_grid", _affine_grid, workspace=unknown, macs=_affine_grid_macs,
-           other_ops=zero),
-    OpSpec("resize", _resize, views=_not_resized, workspace=unknown, macs=zero,
-           other_ops=_resize_other),
-    OpSpec("upsample", _resize, views=_not_resized, workspace=unknown, macs=zero,
-           other_ops=_resize_other),
-)  # fmt: skip
+    OpSpec("grid_sample", _grid_sample, workspace=unknown, macs=zero, other_ops=_grid_sample_other),
+    OpSpec("affine_grid", _affine_grid, workspace=unknown, macs=_affine_grid_macs, other_ops=zero),
+    OpSpec(
+        "resize", _resize, views=_not_resized, workspace=unknown, macs=zero, other_ops=_resize_other
+    ),
+    OpSpec(
+        "upsample",
+        _resize,
+        views=_not_resized,
+        workspace=unknown,
+        macs=zero,
+        other_ops=_resize_other,
+    ),
+)

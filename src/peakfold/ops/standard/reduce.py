@@ -69,8 +69,14 @@ ROWS: Final = (
     _along_axis("lp_normalization", 3),
     # Picking the target's score, weight and sum touch one element per item; the log-softmax
     # of the second dominates with five per score.
-    OpSpec("negative_log_likelihood_loss", _loss, workspace=unknown, macs=zero,
-           other_ops=per_input(2, 1)),
-    OpSpec("softmax_cross_entropy_loss", _loss, workspace=unknown, macs=zero,
-           other_ops=per_input(5)),
-)  # fmt: skip
+    OpSpec(
+        "negative_log_likelihood_loss",
+        _loss,
+        workspace=unknown,
+        macs=zero,
+        other_ops=per_input(2, 1),
+    ),
+    OpSpec(
+        "softmax_cross_entropy_loss", _loss, workspace=unknown, macs=zero, other_ops=per_input(5)
+    ),
+)

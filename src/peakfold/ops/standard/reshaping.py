@@ -38,8 +38,9 @@ def _reshape(ctx: Context) -> Types:
     source = dims(ctx)
     target = needed(ints(ctx, "shape"))
     keep_zero = integer(ctx, "allowzero", 0)
-    out: list[Dim] = [source[at] if size == 0 and not keep_zero else size
-                      for at, size in enumerate(target)]  # fmt: skip
+    out: list[Dim] = [
+        source[at] if size == 0 and not keep_zero else size for at, size in enumerate(target)
+    ]
     if -1 in out:
         at = out.index(-1)
         out[at] = quotient(source, out[:at] + out[at + 1 :])
@@ -176,8 +177,9 @@ def _size_of(ctx: Context) -> Types:
 
 
 def _view(kind: str, shape: ShapeRule) -> OpSpec:
-    return OpSpec(kind, shape, views=whole, workspace=zero, macs=zero, other_ops=zero,
-                  engine="none")  # fmt: skip
+    return OpSpec(
+        kind, shape, views=whole, workspace=zero, macs=zero, other_ops=zero, engine="none"
+    )
 
 
 ROWS: Final = (

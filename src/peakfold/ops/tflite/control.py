@@ -116,13 +116,13 @@ def _any_of(ctx: Context) -> Types:
 
 def _region(kind: str, shape: ShapeRule) -> OpSpec:
     # Not pure: a body may touch variables. Its cost is in the body's ops.
-    return OpSpec(kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none",
-                  pure=False)  # fmt: skip
+    return OpSpec(
+        kind, shape, workspace=zero, macs=unknown, other_ops=unknown, engine="none", pure=False
+    )
 
 
 def _stateful(kind: str, shape: ShapeRule | None) -> OpSpec:
-    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, engine="copy",
-                  pure=False)  # fmt: skip
+    return OpSpec(kind, shape, workspace=zero, macs=zero, other_ops=zero, engine="copy", pure=False)
 
 
 def _drawing(kind: str, shape: ShapeRule | None) -> OpSpec:
@@ -142,13 +142,15 @@ ROWS: Final = (
     _region("call", _called),
     _region("call_once", _nothing),
     _region("case", _branches),
-    OpSpec("var_handle", _handle, workspace=zero, macs=zero, other_ops=zero, engine="none",
-           pure=False),
+    OpSpec(
+        "var_handle", _handle, workspace=zero, macs=zero, other_ops=zero, engine="none", pure=False
+    ),
     # The value's type is the variable's, which the file states.
     _stateful("read_variable", None),
     _stateful("assign_variable", _nothing),
-    OpSpec("hashtable", _table, workspace=zero, macs=zero, other_ops=zero, engine="none",
-           pure=False),
+    OpSpec(
+        "hashtable", _table, workspace=zero, macs=zero, other_ops=zero, engine="none", pure=False
+    ),
     OpSpec("hashtable_find", _found, workspace=zero, macs=zero, other_ops=unknown, pure=False),
     _stateful("hashtable_import", _nothing),
     _stateful("hashtable_size", _table_size),
@@ -156,11 +158,9 @@ ROWS: Final = (
     _drawing("tfl_random_uniform", _random),
     _drawing("tfl_multinomial", _drawn),
     _drawing("stablehlo_rng_bit_generator", None),
-    OpSpec("non_max_suppression_v4", _suppressed, workspace=unknown, macs=zero,
-           other_ops=unknown),
-    OpSpec("non_max_suppression_v5", _suppressed, workspace=unknown, macs=zero,
-           other_ops=unknown),
+    OpSpec("non_max_suppression_v4", _suppressed, workspace=unknown, macs=zero, other_ops=unknown),
+    OpSpec("non_max_suppression_v5", _suppressed, workspace=unknown, macs=zero, other_ops=unknown),
     OpSpec("rfft2d", _spectrum, workspace=unknown, macs=zero, other_ops=_spectrum_other),
     OpSpec("reduce_any", _any_of, workspace=unknown, macs=zero, other_ops=per_input()),
     OpSpec("reduce_all", _any_of, workspace=unknown, macs=zero, other_ops=per_input()),
-)  # fmt: skip
+)

@@ -104,8 +104,9 @@ def _pooling(each: int, once: int) -> CountRule:
 def _convolution(
     kind: str, shape: ShapeRule | None, macs: CountRule, bias: int, engine: Engine = "matrix"
 ) -> OpSpec:
-    return OpSpec(kind, shape, workspace=unknown, macs=macs, other_ops=fused(bias=bias),
-                  engine=engine)  # fmt: skip
+    return OpSpec(
+        kind, shape, workspace=unknown, macs=macs, other_ops=fused(bias=bias), engine=engine
+    )
 
 
 def _pool_row(kind: str, each: int, once: int) -> OpSpec:
@@ -126,4 +127,4 @@ ROWS: Final = (
     _pool_row("average_pool_2d", 1, 1),
     _pool_row("max_pool_2d", 1, 0),
     _pool_row("l2_pool_2d", 2, 2),
-)  # fmt: skip
+)

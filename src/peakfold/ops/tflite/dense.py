@@ -106,8 +106,12 @@ def _lstm(ctx: Context) -> Types:
         element = dtype(ctx)
         columns = number(dims(ctx, 0)[-1]) + number(dims(ctx, 1)[-1])
         scratch = (dims(ctx)[0], columns), (dims(ctx)[0], gates[0])
-        return ((element, state), (dtype(ctx, 4), state), (element, scratch[0]),
-                (element, scratch[1]))  # fmt: skip
+        return (
+            (element, state),
+            (dtype(ctx, 4), state),
+            (element, scratch[0]),
+            (element, scratch[1]),
+        )
     width = dims(ctx, 6)[1]
     return ((dtype(ctx), (*dims(ctx)[:-1], width)),)
 

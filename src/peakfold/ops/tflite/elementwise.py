@@ -78,19 +78,22 @@ def _all_bits(ctx: Context) -> tuple[ViewFact, ...]:
 
 
 def _one(kind: str, operations: int = 1) -> OpSpec:
-    return OpSpec(kind, same(), inplace=(0,), workspace=zero, macs=zero,
-                  other_ops=per_output(operations))  # fmt: skip
+    return OpSpec(
+        kind, same(), inplace=(0,), workspace=zero, macs=zero, other_ops=per_output(operations)
+    )
 
 
 def _two(kind: str, shape: ShapeRule = _pairs, operations: int = 1) -> OpSpec:
-    return OpSpec(kind, shape, inplace=(0, 1), workspace=zero, macs=zero,
-                  other_ops=per_output(operations))  # fmt: skip
+    return OpSpec(
+        kind, shape, inplace=(0, 1), workspace=zero, macs=zero, other_ops=per_output(operations)
+    )
 
 
 def _narrowing(kind: str, other_ops: CountRule) -> OpSpec:
     # Complex in, real out: half the width, so never in place.
-    return OpSpec(kind, same_as(0, DTYPES["float32"]), workspace=zero, macs=zero,
-                  other_ops=other_ops)  # fmt: skip
+    return OpSpec(
+        kind, same_as(0, DTYPES["float32"]), workspace=zero, macs=zero, other_ops=other_ops
+    )
 
 
 ROWS: Final = (

@@ -70,9 +70,12 @@ def _image(shape: tuple[int, ...]) -> _Image:
 
 
 def _slid(
-    ctx: Context, taps: tuple[int, int], starts: Callable[[int, int], Sequence[int]],
-    source: int, result: int,
-) -> int:  # fmt: skip
+    ctx: Context,
+    taps: tuple[int, int],
+    starts: Callable[[int, int], Sequence[int]],
+    source: int,
+    result: int,
+) -> int:
     """A window that slides over an image.
 
     Args:
@@ -84,17 +87,19 @@ def _slid(
     """
     batch, *size, channels = _image(sizes(ctx))
     _, *out, filters = _image(produced(ctx))
-    places = [
-        _axis(ctx, axis, size[at], out[at], taps[at]) for at, axis in enumerate(("h", "w"))
-    ]  # fmt: skip
+    places = [_axis(ctx, axis, size[at], out[at], taps[at]) for at, axis in enumerate(("h", "w"))]
     first = [start * source for start in starts(channels, positions(filters))]
     return window_distance(
         Windows(
-            batches=batch, rows=places[0], columns=places[1], in_image=(size[0], size[1]),
-            in_pixel=channels * source, out_pixel=filters * result,
+            batches=batch,
+            rows=places[0],
+            columns=places[1],
+            in_image=(size[0], size[1]),
+            in_pixel=channels * source,
+            out_pixel=filters * result,
             reach=channel_reach(first, result),
         )
-    )  # fmt: skip
+    )
 
 
 def _axis(ctx: Context, axis: str, size: int, count: int, taps: int) -> Starts:
@@ -106,9 +111,7 @@ def _axis(ctx: Context, axis: str, size: int, count: int, taps: int) -> Starts:
     # What SAME adds lies half in front of the data, the odd one behind.
     added = max(0, (count - 1) * stride + (taps - 1) * dilation + 1 - size)
     before = added // 2 if padding == "same" else 0
-    return window_starts(
-        size, count, kernel=taps, stride=stride, dilation=dilation, before=before
-    )  # fmt: skip
+    return window_starts(size, count, kernel=taps, stride=stride, dilation=dilation, before=before)
 
 
 def _conv(ctx: Context, source: int, result: int) -> int:
@@ -144,11 +147,15 @@ def _dense(ctx: Context, source: int, result: int) -> int:
     count = prod(sizes(ctx)) // depth
     return window_distance(
         Windows(
-            batches=1, rows=range(count), columns=(0,), in_image=(count, 1),
-            in_pixel=depth * source, out_pixel=units * result,
+            batches=1,
+            rows=range(count),
+            columns=(0,),
+            in_image=(count, 1),
+            in_pixel=depth * source,
+            out_pixel=units * result,
             reach=channel_reach((0,) * positions(units), result),
         )
-    )  # fmt: skip
+    )
 
 
 def _each(ctx: Context, source: int, result: int) -> int:
@@ -186,12 +193,16 @@ def _resized(ctx: Context, columns: Starts, rows: Starts, whole: bool, source: i
     pixel = channels * source
     return window_distance(
         Windows(
-            batches=batch, rows=rows, columns=columns, in_image=(size[0], size[1]),
-            in_pixel=pixel, out_pixel=pixel,
+            batches=batch,
+            rows=rows,
+            columns=columns,
+            in_image=(size[0], size[1]),
+            in_pixel=pixel,
+            out_pixel=pixel,
             # A pixel that is copied at once must not meet its own copy.
             reach=pixel if whole else channel_reach(range(0, pixel, source), source),
         )
-    )  # fmt: skip
+    )
 
 
 def _nearest(ctx: Context, source: int, _result: int) -> int:

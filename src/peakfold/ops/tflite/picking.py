@@ -86,21 +86,29 @@ ROWS: Final = (
     copies("tfl_scatter_nd", _scatter),
     copies("sparse_to_dense", _to_dense),
     # Stored sparse, used dense: at load time it would multiply a weight's bytes.
-    OpSpec("densify", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy",
-           widens=True),
+    OpSpec(
+        "densify", same(), workspace=zero, macs=zero, other_ops=zero, engine="copy", widens=True
+    ),
     copies("fill", _fill),
     copies("zeros_like", same()),
-    OpSpec("rank", _rank, workspace=zero, macs=zero, other_ops=zero, engine="none",
-           shape_only=True),
+    OpSpec(
+        "rank", _rank, workspace=zero, macs=zero, other_ops=zero, engine="none", shape_only=True
+    ),
     copies("broadcast_args", _broadcast_args),
     copies("broadcast_to", _broadcast_to),
     copies("reverse_v2", same()),
     copies("matrix_diag", _diagonal),
     copies("matrix_set_diag", same()),
     scatter("dynamic_update_slice", moved=written_into),
-    *(OpSpec(kind, _segments, workspace=zero, macs=zero, other_ops=per_input())
-      for kind in ("unsorted_segment_max", "unsorted_segment_min", "unsorted_segment_prod",
-                   "unsorted_segment_sum")),
+    *(
+        OpSpec(kind, _segments, workspace=zero, macs=zero, other_ops=per_input())
+        for kind in (
+            "unsorted_segment_max",
+            "unsorted_segment_min",
+            "unsorted_segment_prod",
+            "unsorted_segment_sum",
+        )
+    ),
     # How many segments, elements or matches there are is known to the run only.
     OpSpec("segment_sum", None, workspace=zero, macs=zero, other_ops=per_input()),
     OpSpec("tfl_where", None, workspace=unknown, macs=zero, other_ops=per_input()),
@@ -109,4 +117,4 @@ ROWS: Final = (
     copies("concat_embeddings", None),
     OpSpec("embedding_lookup_sparse", None, workspace=unknown, macs=unknown, other_ops=unknown),
     copies("hashtable_lookup", _looked_up),
-)  # fmt: skip
+)

@@ -15,8 +15,14 @@ from peakfold.ops.rules import count, number
 from peakfold.ops.spec import Context, CountRule
 
 # A rectifier with an upper bound compares twice.
-_ACTIVATIONS: Final = {"none": 0, "relu": 1, "relu6": 2, "relu_n1_to_1": 2, "tanh": 1,
-                       "sign_bit": 1}  # fmt: skip
+_ACTIVATIONS: Final = {
+    "none": 0,
+    "relu": 1,
+    "relu6": 2,
+    "relu_n1_to_1": 2,
+    "tanh": 1,
+    "sign_bit": 1,
+}
 
 
 def activation(ctx: Context) -> int:
@@ -81,7 +87,12 @@ def slid(ctx: Context, spatial: tuple[Dim, ...], taps: tuple[int, ...]) -> tuple
     padding = text(ctx, "padding", "same")
     axes = ("d", "h", "w")[-len(spatial) :]
     return tuple(
-        window(size, tap, integer(ctx, f"stride_{axis}"),
-               integer(ctx, f"dilation_{axis}_factor", 1), padding)
+        window(
+            size,
+            tap,
+            integer(ctx, f"stride_{axis}"),
+            integer(ctx, f"dilation_{axis}_factor", 1),
+            padding,
+        )
         for size, tap, axis in zip(spatial, taps, axes, strict=True)
-    )  # fmt: skip
+    )

@@ -32,8 +32,10 @@ def _spans(ctx: Context, shape: tuple[int, ...]) -> tuple[list[range], list[int 
     begin, end, step = (needed(ints(ctx, name)) for name in ("begin", "end", "strides"))
     if not len(begin) == len(end) == len(step) or 0 in step:
         raise CannotTell
-    masks = {name: integer(ctx, f"{name}_mask", 0)
-             for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
+    masks = {
+        name: integer(ctx, f"{name}_mask", 0)
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
     spans: list[range] = []
     kept: list[int | None] = []
     news = sum(masks["new_axis"] >> at & 1 for at in range(len(begin)))
@@ -60,9 +62,7 @@ def _spans(ctx: Context, shape: tuple[int, ...]) -> tuple[list[range], list[int 
     return spans, kept
 
 
-def _span(
-    size: int, low: int, high: int, stride: int, on: dict[str, bool], offset: int
-) -> range:  # fmt: skip
+def _span(size: int, low: int, high: int, stride: int, on: dict[str, bool], offset: int) -> range:
     """Positions taken from an axis, as the interpreters' kernels clamp and mask them.
 
     A masked begin starts at the edge even where the axis is dropped; an end may be counted

@@ -68,8 +68,10 @@ def _batch_to_space(ctx: Context) -> Types:
     block, crops = _blocks(ctx, "crops")
     if number(batch) % prod(block):
         raise CannotTell
-    out = [number(dim) * size - before - after
-           for dim, size, (before, after) in zip(rest, block, crops, strict=False)]  # fmt: skip
+    out = [
+        number(dim) * size - before - after
+        for dim, size, (before, after) in zip(rest, block, crops, strict=False)
+    ]
     return ((dtype(ctx), (number(batch) // prod(block), *out, *rest[len(block) :])),)
 
 
@@ -95,8 +97,9 @@ def _same_size(ctx: Context) -> tuple[ViewFact, ...]:
 @tells
 def _dilated(ctx: Context) -> Types:
     steps = needed(ints(ctx, "dilations"))
-    out = tuple((number(d) - 1) * s + 1 if number(d) else 0
-                for d, s in zip(dims(ctx), steps, strict=True))  # fmt: skip
+    out = tuple(
+        (number(d) - 1) * s + 1 if number(d) else 0 for d, s in zip(dims(ctx), steps, strict=True)
+    )
     return ((dtype(ctx), out),)
 
 
@@ -105,8 +108,7 @@ ROWS: Final = (
     copies("tfl_space_to_depth", _space_to_depth, _unit_block),
     copies("space_to_batch_nd", _space_to_batch),
     copies("batch_to_space_nd", _batch_to_space),
-    OpSpec("resize_bilinear", _resized, workspace=unknown, macs=zero,
-           other_ops=_bilinear_other),
+    OpSpec("resize_bilinear", _resized, workspace=unknown, macs=zero, other_ops=_bilinear_other),
     copies("resize_nearest_neighbor", _resized, _same_size),
     copies("dilate", _dilated),
-)  # fmt: skip
+)

@@ -88,7 +88,14 @@ ROWS: Final = (
     # Shapes that depend on many options: the file states them.
     copies("stablehlo_gather", None),
     OpSpec("stablehlo_iota", None, workspace=zero, macs=zero, other_ops=per_output()),
-    *(OpSpec(kind, None, workspace=unknown, macs=zero, other_ops=unknown)
-      for kind in ("stablehlo_reduce", "stablehlo_reduce_window", "reduce_window",
-                   "stablehlo_scatter", "stablehlo_sort")),
-)  # fmt: skip
+    *(
+        OpSpec(kind, None, workspace=unknown, macs=zero, other_ops=unknown)
+        for kind in (
+            "stablehlo_reduce",
+            "stablehlo_reduce_window",
+            "reduce_window",
+            "stablehlo_scatter",
+            "stablehlo_sort",
+        )
+    ),
+)

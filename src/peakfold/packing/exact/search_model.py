@@ -117,11 +117,24 @@ def build(problem: Problem, check: Check = endless) -> Model | None:
     steps = np.zeros(problem.buffers, dtype=np.int64)
     np.add.at(steps, problem.owner, problem.stop - problem.start)
     return Model(
-        buffer=buffer, unit=unit, size=size, align=align, fixed=fixed, steps=steps[buffer],
-        left=section[at[:-1]], right=section[at[1:] - 1] + 1, at=at, section=section,
-        base=base, member=member, near=near, neighbour=neighbour, before=before, after=after,
+        buffer=buffer,
+        unit=unit,
+        size=size,
+        align=align,
+        fixed=fixed,
+        steps=steps[buffer],
+        left=section[at[:-1]],
+        right=section[at[1:] - 1] + 1,
+        at=at,
+        section=section,
+        base=base,
+        member=member,
+        near=near,
+        neighbour=neighbour,
+        before=before,
+        after=after,
         load=np.bincount(section, weights=size[owner], minlength=count).astype(np.int64),
-    )  # fmt: skip
+    )
 
 
 def _incidences(problem: Problem, buffer: Int64, check: Check) -> tuple[Int64, Int64, int]:

@@ -89,9 +89,12 @@ def _add(union: list[int], low: int, high: int) -> None:
 
 
 def place(
-    problem: Problem, order: Iterable[int], *, best_gap: bool = True,
+    problem: Problem,
+    order: Iterable[int],
+    *,
+    best_gap: bool = True,
     check: Check = endless,
-) -> Int64:  # fmt: skip
+) -> Int64:
     """Offsets (n,) from placing buffers one by one, pinned ones first.
 
     Each buffer goes to the smallest gap that holds it (`best_gap`, the TFLite arena planner's
@@ -134,9 +137,14 @@ def place(
                 )
             else:
                 offsets[b] = _choose(
-                    [(a - upper[p], z - lower[p]) for edges, p in zip(taken, pieces, strict=True)
-                     for a, z in zip(edges[::2], edges[1::2], strict=True)], align[b], best_gap,
-                )  # fmt: skip
+                    [
+                        (a - upper[p], z - lower[p])
+                        for edges, p in zip(taken, pieces, strict=True)
+                        for a, z in zip(edges[::2], edges[1::2], strict=True)
+                    ],
+                    align[b],
+                    best_gap,
+                )
         for p in pieces:
             tree.insert(first[p], last[p], offsets[b] + lower[p], offsets[b] + upper[p])
     return np.array(offsets, dtype=np.int64)
@@ -181,8 +189,10 @@ def _place_related(problem: Problem, order: Iterable[int], best_gap: bool, check
         low, high = offsets[whose] + lower[held], offsets[whose] + upper[held]
         offsets[b] = _choose_of(
             np.concatenate([low - upper[p] for p in own]),
-            np.concatenate([high - lower[p] for p in own]), int(problem.align[b]), best_gap,
-        )  # fmt: skip
+            np.concatenate([high - lower[p] for p in own]),
+            int(problem.align[b]),
+            best_gap,
+        )
         placed[b] = True
     return offsets
 

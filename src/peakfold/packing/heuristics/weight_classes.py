@@ -70,10 +70,13 @@ def traits(problem: Problem) -> Traits:
     length = np.maximum(dies - born, 1).astype(np.float64)
     total = np.concatenate([[0], np.cumsum(load)])  # whole numbers: exact from both ends
     return Traits(
-        size=np.maximum(problem.size, 1).astype(np.float64), born=born, dies=dies, length=length,
+        size=np.maximum(problem.size, 1).astype(np.float64),
+        born=born,
+        dies=dies,
+        length=length,
         peak=range_maximum(load / top, born, dies),
         mean=(total[dies] - total[born]) / length / top,
-    )  # fmt: skip
+    )
 
 
 def range_maximum(values: NDArray[np.float64], low: Int64, high: Int64) -> Floats:

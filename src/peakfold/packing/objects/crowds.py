@@ -13,9 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def positional_maxima(
-    start: Sequence[int], stop: Sequence[int], size: Sequence[int]
-) -> list[int]:  # fmt: skip
+def positional_maxima(start: Sequence[int], stop: Sequence[int], size: Sequence[int]) -> list[int]:
     """Largest, second largest, ... live size over all steps (Pisarchyk and Lee, section 4.2).
 
     The k-th is the largest size s for which k buffers of s or more bytes live at one step.

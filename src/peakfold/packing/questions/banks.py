@@ -149,8 +149,9 @@ def pack_banks(
         raise DoesNotFit(
             f"no room is found for buffer {problem.name(first)!r}"
             + (f" and {others} more" if others else ""),
-            where="banks", hint="give the last bank no capacity",
-        )  # fmt: skip
+            where="banks",
+            hint="give the last bank no capacity",
+        )
     cost = float(sum(moved[b] * banks[bank[b]].cost for b in range(problem.buffers)))
     return Placement(bank, offsets, tuple(heights), cost, search)
 
@@ -207,8 +208,10 @@ def _admit(problem: Problem, order: Int64, capacity: int) -> list[int]:
     admitted = []
     for b in order.tolist():
         pieces = range(int(problem.first[b]), int(problem.first[b + 1]))
-        spans = [(int(found.first[p]), int(found.last[p]),
-                  int(problem.upper[p] - problem.lower[p])) for p in pieces]  # fmt: skip
+        spans = [
+            (int(found.first[p]), int(found.last[p]), int(problem.upper[p] - problem.lower[p]))
+            for p in pieces
+        ]
         if all((load[a:z] + height <= capacity).all() for a, z, height in spans):
             for a, z, height in spans:
                 load[a:z] += height

@@ -105,10 +105,16 @@ def judge_capacity(
             best = run_planner(problem, planner, bound)
         else:
             best = pack(
-                problem, capacity=capacity, minimize=minimize or capacity is None,
-                strategy=strategy, time_limit=time_limit, seed=seed, progress=progress,
-                on_compile=on_compile, node_limit=node_limit,
-            )  # fmt: skip
+                problem,
+                capacity=capacity,
+                minimize=minimize or capacity is None,
+                strategy=strategy,
+                time_limit=time_limit,
+                seed=seed,
+                progress=progress,
+                on_compile=on_compile,
+                node_limit=node_limit,
+            )
         bound = best.lower_bound
         fits = capacity is None or best.height <= capacity
         status = SOLVED if fits else TIMEOUT

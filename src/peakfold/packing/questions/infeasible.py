@@ -51,18 +51,27 @@ def subproblem(problem: Problem, buffers: Int64) -> Problem:
         renamed = number[conflicts]
         conflicts = renamed[(renamed >= 0).all(axis=1)]
     return Problem.of_pieces(
-        size=problem.size[buffers], align=problem.align[buffers], fixed=problem.fixed[buffers],
-        first=first, start=problem.start[pieces], stop=problem.stop[pieces],
-        lower=problem.lower[pieces], upper=problem.upper[pieces],
-        names=tuple(problem.name(int(b)) for b in buffers), conflicts=conflicts,
-    )  # fmt: skip
+        size=problem.size[buffers],
+        align=problem.align[buffers],
+        fixed=problem.fixed[buffers],
+        first=first,
+        start=problem.start[pieces],
+        stop=problem.stop[pieces],
+        lower=problem.lower[pieces],
+        upper=problem.upper[pieces],
+        names=tuple(problem.name(int(b)) for b in buffers),
+        conflicts=conflicts,
+    )
 
 
 def explain(
-    problem: Problem, capacity: int, *, nodes: int = NODES,
+    problem: Problem,
+    capacity: int,
+    *,
+    nodes: int = NODES,
     expired: Callable[[], bool] = lambda: False,
     before_search: Callable[[], None] = lambda: None,
-) -> Culprits | None:  # fmt: skip
+) -> Culprits | None:
     """A set of buffers that refutes `capacity`, or None if there is no proof that it fails.
 
     If the load of one section is above the capacity, its largest buffers are enough. Else

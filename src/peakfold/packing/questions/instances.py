@@ -35,10 +35,16 @@ def anonymise(table: Table) -> Table:
     p = picked.problem
     times = np.unique(np.concatenate([p.start, p.stop, picked.lower, picked.upper]))
     problem = Problem.of_pieces(
-        size=p.size, align=p.align, fixed=p.fixed, first=p.first, lower=p.lower, upper=p.upper,
-        start=np.searchsorted(times, p.start), stop=np.searchsorted(times, p.stop),
+        size=p.size,
+        align=p.align,
+        fixed=p.fixed,
+        first=p.first,
+        lower=p.lower,
+        upper=p.upper,
+        start=np.searchsorted(times, p.start),
+        stop=np.searchsorted(times, p.stop),
         names=tuple(str(b) for b in range(p.buffers)),
-    )  # fmt: skip
+    )
     lower, upper = np.searchsorted(times, picked.lower), np.searchsorted(times, picked.upper)
     return Table(problem, lower.astype(np.int64), upper.astype(np.int64), picked.gaps)
 

@@ -83,9 +83,13 @@ def replan(
         trial = replace(problem, fixed=np.where(problem.fixed != FREE, problem.fixed, kept))
         last = not (kept != FREE).any()
         found = pack(
-            trial, capacity=capacity if last else None, minimize=False,
-            time_limit=time_limit / ROUNDS, seed=seed, on_compile=on_compile,
-        )  # fmt: skip
+            trial,
+            capacity=capacity if last else None,
+            minimize=False,
+            time_limit=time_limit / ROUNDS,
+            seed=seed,
+            on_compile=on_compile,
+        )
         moves = int(_moved(problem, past, found.offsets).sum())
         if best is not None and max_moves is not None and moves > max_moves:
             break

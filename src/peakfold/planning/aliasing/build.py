@@ -33,9 +33,14 @@ from peakfold.units import round_up
 
 class _Builder:
     def __init__(
-        self, index: Index, schedule: Schedule, policies: Policies, facts: Sequence[Facts],
-        aliasing: Aliasing, guard: Precedence | None,
-    ) -> None:  # fmt: skip
+        self,
+        index: Index,
+        schedule: Schedule,
+        policies: Policies,
+        facts: Sequence[Facts],
+        aliasing: Aliasing,
+        guard: Precedence | None,
+    ) -> None:
         self.guard = guard
         self.index = index
         self.schedule = schedule
@@ -143,11 +148,12 @@ class _Builder:
         op = self.schedule.order[step]
         record, name = self.index.graph.ops[op], self.index.name(tensor)
         return any(
-            record.inputs[view.input] == name and view.offset == 0
+            record.inputs[view.input] == name
+            and view.offset == 0
             and self.index.nbytes[self.index.id_of[record.outputs[view.output]]]
             == self.index.nbytes[tensor]
             for view in self.facts[op].views
-        )  # fmt: skip
+        )
 
     def _may_view(self, tensor: int, host: int, at: int) -> bool:
         storage = self.result.of[host]

@@ -30,9 +30,7 @@ def with_best_order(study: Study) -> Study:
         # What overlaps lowers peaks, so they need a search of their own; its bound holds for
         # any choice of them.
         full = with_all_overlaps(study, sharing_of(study))
-        found = best_order(
-            study, time_limit=options.time_limit, seed=options.seed, aliasing=full
-        )  # fmt: skip
+        found = best_order(study, time_limit=options.time_limit, seed=options.seed, aliasing=full)
         orders.append(found.order)
         late = late or found.late
     zero_copy = options.zero_copy and study.target.zero_copy_concat and options.views

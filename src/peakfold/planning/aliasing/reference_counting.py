@@ -104,9 +104,17 @@ class _Box:
 
 class _Run:
     def __init__(
-        self, index: Index, schedule: Schedule, policies: Policies, facts: Sequence[Facts],
-        boxes: dict[int, _Box], colour: Sequence[int], inplace: bool, views: bool, trace: bool,
-    ) -> None:  # fmt: skip
+        self,
+        index: Index,
+        schedule: Schedule,
+        policies: Policies,
+        facts: Sequence[Facts],
+        boxes: dict[int, _Box],
+        colour: Sequence[int],
+        inplace: bool,
+        views: bool,
+        trace: bool,
+    ) -> None:
         self.index = index
         self.schedule = schedule
         self.policies = policies

@@ -110,10 +110,13 @@ class FitResult:
 
 
 def fit(
-    graph: Graph, budgets: Budgets, options: PlanOptions | None = None,
-    runtime: Runtime | None = None, device: Device | None = None,
+    graph: Graph,
+    budgets: Budgets,
+    options: PlanOptions | None = None,
+    runtime: Runtime | None = None,
+    device: Device | None = None,
     rebatch: Callable[[int], Graph] | None = None,
-) -> FitResult:  # fmt: skip
+) -> FitResult:
     """Try the levers on a graph until the budgets are met; report all of them.
 
     Args:
@@ -137,9 +140,13 @@ def fit(
         (True, [128, 128, 64], 128)
     """
     options = replace(
-        options or PlanOptions(), budget=None, arena_budget=None, flash=None, trace=False,
+        options or PlanOptions(),
+        budget=None,
+        arena_budget=None,
+        flash=None,
+        trace=False,
         split=None,
-    )  # fmt: skip
+    )
     limit = options.time_limit
     options = replace(options, time_limit=limit / _SHARES)
     setting = Setting(budgets, runtime or Runtime(), device, rebatch)
@@ -155,12 +162,17 @@ def fit(
         for found in what_ifs(graph, setting, search.free_options)
     )]  # fmt: skip
     return FitResult(
-        need=need, planned=search.need, budgets=budgets, levers=tuple(levers),
+        need=need,
+        planned=search.need,
+        budgets=budgets,
+        levers=tuple(levers),
         options=replace(search.options, time_limit=limit),
-        largest_batch=batch, batch_note=why_not, bound_bytes=search.bound,
+        largest_batch=batch,
+        batch_note=why_not,
+        bound_bytes=search.bound,
         doubts=doubts(graph) if search.bound is None else (),
         complete=search.complete and why_not != BATCH_CUT and all(v.complete for v in levers),
-    )  # fmt: skip
+    )
 
 
 class _Search:
@@ -202,9 +214,14 @@ class _Search:
 
     def _steps(self) -> Iterator[tuple[str, str, PlanOptions]]:
         plain = replace(
-            self.base, strategy="by-size", inplace=False, views=False, zero_copy=False,
-            overlap=False, order="file",
-        )  # fmt: skip
+            self.base,
+            strategy="by-size",
+            inplace=False,
+            views=False,
+            zero_copy=False,
+            overlap=False,
+            order="file",
+        )
         overlaps = bool(load_target(self.base.target).overlap_kinds)
         apart = " --no-overlap" if overlaps else ""
         if self.setting.runtime.own is None:
@@ -232,12 +249,15 @@ class _Search:
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    self.setting.need(study, layout.total), added.flops,
-                    complete=layout.complete, extra_time_s=added.time_s, why=added.why,
+                    self.setting.need(study, layout.total),
+                    added.flops,
+                    complete=layout.complete,
+                    extra_time_s=added.time_s,
+                    why=added.why,
                     flag=f"--split {shlex.quote(f'{split.upto}={split.patches}')}",
                 ),
                 options,
-            )  # fmt: skip
+            )
             if self.met:
                 return
 

@@ -110,19 +110,23 @@ def need_of(
     wrong = study.source.contradictions
     doubts += tuple(values)
     total = Total(
-        arena=None if wrong else arena, static=in_ram, scratch=None if scratch else 0,
-        runtime=None if doubts else kept, **outside,
-    )  # fmt: skip
+        arena=None if wrong else arena,
+        static=in_ram,
+        scratch=None if scratch else 0,
+        runtime=None if doubts else kept,
+        **outside,
+    )
     return Need(
-        total=total, arena=arena, at_least=arena + in_ram + kept + sum(outside.values()),
+        total=total,
+        arena=arena,
+        at_least=arena + in_ram + kept + sum(outside.values()),
         flash=_flash(study, runtime, sum(static[role] for role in apart)) if apart else None,
-        unknown=scratch + doubts + wrong, sizes=wrong,
-    )  # fmt: skip
+        unknown=scratch + doubts + wrong,
+        sizes=wrong,
+    )
 
 
-def _kept(
-    study: Study, arena: int, runtime: Runtime, state: int
-) -> tuple[int, tuple[str, ...]]:  # fmt: skip
+def _kept(study: Study, arena: int, runtime: Runtime, state: int) -> tuple[int, tuple[str, ...]]:
     """What is known of what the runtime keeps, state apart, and what is not."""
     if not study.target.real:
         return 0, ()
@@ -138,9 +142,10 @@ def _scratch_of(study: Study) -> tuple[str, ...]:
         return ()
     within = {body.op for body in study.bodies if not body.plan.workspace_known}
     kinds = {
-        op.kind for at, op in enumerate(study.graph.ops)
+        op.kind
+        for at, op in enumerate(study.graph.ops)
         if study.facts[at].workspace is None or at in within
-    }  # fmt: skip
+    }
     return tuple(f"scratch of {kind}" for kind in sorted(kinds))
 
 

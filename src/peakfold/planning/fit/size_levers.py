@@ -127,9 +127,11 @@ def _largest_image(graph: Graph, setting: Setting, options: PlanOptions) -> What
 
     deadline = clock(options)
     found, complete = _largest(
-        lambda n: (need := at(n)) is not None and setting.met(need), 1, max(wide) // 8 - 1,
+        lambda n: (need := at(n)) is not None and setting.met(need),
+        1,
+        max(wide) // 8 - 1,
         deadline,
-    )  # fmt: skip
+    )
     need = at(found) if found else None
     if need is None:
         return None
@@ -167,9 +169,7 @@ def _largest(
     return low, True
 
 
-def largest_batch(
-    graph: Graph, setting: Setting, options: PlanOptions
-) -> tuple[int | None, str]:  # fmt: skip
+def largest_batch(graph: Graph, setting: Setting, options: PlanOptions) -> tuple[int | None, str]:
     """The largest first dimension of the inputs that fits, and what to say of it.
 
     Each try is planned, none guessed.

@@ -203,6 +203,10 @@ def pack_lanes(
     height = found.height + beside
     bound = found.lower_bound + beside if crowd.complete else int(size.max(initial=0))
     return Packing(
-        offsets, height, bound, height == bound, found.strategy,
+        offsets,
+        height,
+        bound,
+        height == bound,
+        found.strategy,
         found.search if crowd.complete else "time limit",
-    )  # fmt: skip
+    )

@@ -60,8 +60,11 @@ def _overwrites(study: Study, layout: Layout) -> Iterator[Edge]:
     shown = {a.output for a in storages.aliases if a.how in ("view", "concat")}
     memory = Memory()
     for step, op in enumerate(schedule.order):
-        writes = [(str(t), *_place(study, layout, base, t)) for t in index.results[op]
-                  if t not in shown and storages.of[t] in base]  # fmt: skip
+        writes = [
+            (str(t), *_place(study, layout, base, t))
+            for t in index.results[op]
+            if t not in shown and storages.of[t] in base
+        ]
         if op in scratch:
             writes.insert(0, (f"-{op}", *scratch[op]))
         for name, start, length in writes:
@@ -225,8 +228,12 @@ def _row(study: Study, serial: int) -> TradeOff:
         edges = without_implied(order, extra)
     ops = study.graph.ops
     return TradeOff(
-        running.lanes or "free", running.makespan,
+        running.lanes or "free",
+        running.makespan,
         round(serial / running.makespan, 3) if running.makespan else 1.0,
-        layout.total, layout.bound, layout.optimal and not study.doubtful,
-        tuple((ops[before].name, ops[after].name) for before, after in edges), layout.complete,
-    )  # fmt: skip
+        layout.total,
+        layout.bound,
+        layout.optimal and not study.doubtful,
+        tuple((ops[before].name, ops[after].name) for before, after in edges),
+        layout.complete,
+    )

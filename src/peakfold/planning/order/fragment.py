@@ -127,8 +127,9 @@ def cut_out(
         ),
         frees=tuple(_frees(model, readers, op, 1 << at) for at, op in enumerate(ops)),
         dying=tuple((maker.get(s, -1), r, model.weight[s]) for s, r in readers.items() if r),
-        start=live, first=model.first if begin == 0 else 0,
-    )  # fmt: skip
+        start=live,
+        first=model.first if begin == 0 else 0,
+    )
 
 
 def _local_readers(

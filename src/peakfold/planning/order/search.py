@@ -114,9 +114,15 @@ def best_order(
     unpadded = op_bound(study.index, replace(study.policies, align=1), study.facts)
     bound = max(unpadded, search.bound if model.sound else 0)
     return OrderResult(
-        order=order, peak=peak, bound=bound, optimal=peak == bound, method=method,
-        nodes=effort.used, file_peak=file_peak, late=effort.late,
-    )  # fmt: skip
+        order=order,
+        peak=peak,
+        bound=bound,
+        optimal=peak == bound,
+        method=method,
+        nodes=effort.used,
+        file_peak=file_peak,
+        late=effort.late,
+    )
 
 
 @dataclass(slots=True, eq=False)

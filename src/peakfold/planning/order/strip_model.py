@@ -113,8 +113,14 @@ def build_model(study: Study, aliasing: Aliasing) -> Model:
     lasting = [s for s in early if strips.kept[s] or strips.readers[s]]
     copies = _copies(index, policies)
     return Model(
-        ops=count, preds=preds, succs=succs, weight=strips.weight, kept=strips.kept,
-        readers=strips.readers, reads=[tuple(r) for r in reads], makes=[tuple(m) for m in makes],
+        ops=count,
+        preds=preds,
+        succs=succs,
+        weight=strips.weight,
+        kept=strips.kept,
+        readers=strips.readers,
+        reads=[tuple(r) for r in reads],
+        makes=[tuple(m) for m in makes],
         fresh=[sum(strips.weight[s] for s in made) for made in makes],
         scratch=[round_up(fact.workspace or 0, policies.align) for fact in facts],
         hosts=[one + two for one, two in zip(whole, partly, strict=True)],
@@ -125,8 +131,9 @@ def build_model(study: Study, aliasing: Aliasing) -> Model:
         start=sum(strips.weight[s] for s in lasting),
         first=sum(strips.weight[s] for s in early) - sum(strips.weight[s] for s in lasting),
         finish=sum(round_up(index.nbytes[t], policies.align) for t in copies),
-        exact=families.exact, sound=families.sound,
-    )  # fmt: skip
+        exact=families.exact,
+        sound=families.sound,
+    )
 
 
 def _copies(index: Index, policies: Policies) -> list[int]:

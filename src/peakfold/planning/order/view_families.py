@@ -110,9 +110,7 @@ class _Finder:
                 reached.add(other)
                 stack.append(other)
         self.found.exact = False
-        self.found.loose |= {
-            t for t in reached if self.index.nbytes[t] % self.policies.align
-        }  # fmt: skip
+        self.found.loose |= {t for t in reached if self.index.nbytes[t] % self.policies.align}
 
     def _place(self, op: int, record: Op) -> None:
         facts = self.facts[op]
@@ -216,9 +214,10 @@ class _Finder:
         # Of what lies in the host's bytes, only what the op reads can be harmed.
         window, reads = self.window(host), {self.index.id_of[name] for name in record.operands}
         clash = [
-            other for other in sorted(reads)
+            other
+            for other in sorted(reads)
             if found.root[other] == found.root[host] and self.window(other).overlaps(window)
-        ]  # fmt: skip
+        ]
         return all(self._harmless(record, facts, host, other) for other in clash)
 
     def _harmless(self, record: Op, facts: Facts, host: int, other: int) -> bool:

@@ -64,9 +64,13 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     # An input that two concatenations may take in is freed by neither: it counts nothing.
     gone = sum(model.weight[s] for s in taken if s not in made and not readers[s])
     return replace(
-        model, readers=readers, kept=kept, fresh=fresh, reads=[tuple(r) for r in reads],
+        model,
+        readers=readers,
+        kept=kept,
+        fresh=fresh,
+        reads=[tuple(r) for r in reads],
         start=model.start - gone,
-    )  # fmt: skip
+    )
 
 
 def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:

@@ -43,20 +43,28 @@ def modes_document(models: Iterable[tuple[str, Graph]], options: PlanOptions) ->
             rows.append(_row(name, "forward and backward", graph, options))
     loss, optimizer = told(options.train)
     return ModesDocument(
-        schema=schema_name("modes"), target=options.target, rows=rows, loss=loss,
+        schema=schema_name("modes"),
+        target=options.target,
+        rows=rows,
+        loss=loss,
         optimizer=optimizer,
-    )  # fmt: skip
+    )
 
 
 def _row(name: str, which: str, graph: Graph, options: PlanOptions) -> ModesRow:
     summary = make_plan(graph, replace(options, mode="both")).summary
     return ModesRow(
-        model=name, run=which, naive_bytes=summary.naive_bytes,
-        inplace_bytes=summary.inplace_bytes, share_bytes=summary.share_bytes,
-        both_bytes=summary.both_bytes, arena_bytes=summary.arena_bytes,
-        lower_bound_bytes=summary.lower_bound_bytes, search=summary.search,
+        model=name,
+        run=which,
+        naive_bytes=summary.naive_bytes,
+        inplace_bytes=summary.inplace_bytes,
+        share_bytes=summary.share_bytes,
+        both_bytes=summary.both_bytes,
+        arena_bytes=summary.arena_bytes,
+        lower_bound_bytes=summary.lower_bound_bytes,
+        search=summary.search,
         cut_short=summary.cut_short,
-    )  # fmt: skip
+    )
 
 
 def _bytes_of(row: ModesRow) -> tuple[int, ...]:
@@ -69,17 +77,21 @@ def modes_text(document: ModesDocument, *, width: int, color: bool) -> str:
         (
             shorten(row.model, 24),
             "forward" if row.run == "forward" else "training",
-            *(format_bytes(n) + CUT * (mode in row.cut_short)
-              for mode, n in zip(MODES, _bytes_of(row), strict=True)),
+            *(
+                format_bytes(n) + CUT * (mode in row.cut_short)
+                for mode, n in zip(MODES, _bytes_of(row), strict=True)
+            ),
         )
         for row in document.rows
-    ]  # fmt: skip
+    ]
     columns = [("model", "left"), ("run", "left"), *((mode, "right") for mode in MODES)]
     body: list[RenderableType] = [
         Text(f"target {document.target}"),
-        *map(Text, told_lines(document.loss, document.optimizer)), "", plain_table(columns, rows),
+        *map(Text, told_lines(document.loss, document.optimizer)),
+        "",
+        plain_table(columns, rows),
         *cut_note(any(row.cut_short for row in document.rows)),
-    ]  # fmt: skip
+    ]
     return render(body, width=width, color=color)
 
 

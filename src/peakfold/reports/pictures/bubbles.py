@@ -122,8 +122,13 @@ def accuracy_chart(points: Sequence[tuple[str, float, float]]) -> Chart:
     if not points:
         raise UsageError("no model has an accuracy", hint="its CSV file has model,accuracy")
     bubbles = tuple(Bubble(name, params, accuracy, params) for name, params, accuracy in points)
-    return Chart(title="Accuracy and parameters", x_label="parameters", y_label="accuracy",
-                 bubbles=bubbles, log_x=True)  # fmt: skip
+    return Chart(
+        title="Accuracy and parameters",
+        x_label="parameters",
+        y_label="accuracy",
+        bubbles=bubbles,
+        log_x=True,
+    )
 
 
 def growth_chart(path: str, era: float | None = None) -> Chart:
@@ -147,10 +152,14 @@ def growth_chart(path: str, era: float | None = None) -> Chart:
         size = number_at(row, "params", path) if row.get("params") else 1.0
         bubbles.append(Bubble(row["name"], number_at(row, "year", path), flops, size))
     return Chart(
-        title="Compute demand of models over time", x_label="year",
-        y_label="training compute, FLOPs", bubbles=tuple(bubbles), log_y=True, trend=True,
+        title="Compute demand of models over time",
+        x_label="year",
+        y_label="training compute, FLOPs",
+        bubbles=tuple(bubbles),
+        log_y=True,
+        trend=True,
         era=None if era is None else (era, "large scale"),
-    )  # fmt: skip
+    )
 
 
 def svg_chart(chart: Chart) -> str:

@@ -108,8 +108,11 @@ def memory_map(result: PlanResult, name: str = "") -> MemoryMap:
     bound = result.plan.bound.offsets if result.plan.mode == "arena" else layout.bound
     before = Panel(
         f"Before: every result in a buffer of its own, {format_bytes(naive.total)}",
-        _boxes(result, naive, colors), steps, top, naive.total,
-    )  # fmt: skip
+        _boxes(result, naive, colors),
+        steps,
+        top,
+        naive.total,
+    )
     saved = f", {naive.total / layout.total:.2f}x less" if layout.total else ""
     after_title = f"After: mode {layout.mode}, {format_bytes(layout.total)}{saved}"
     peak_op = shorten(result.summary.peak_op or "")
@@ -117,10 +120,15 @@ def memory_map(result: PlanResult, name: str = "") -> MemoryMap:
     enlarged = None
     if layout.total < _FLAT * top:
         enlarged = Panel(
-            f"After, enlarged: {format_bytes(layout.total)} "
-            f"(lower bound {format_bytes(bound)})",
-            after_boxes, steps, max(layout.total, 1), layout.total, bound, peak, peak_op,
-        )  # fmt: skip
+            f"After, enlarged: {format_bytes(layout.total)} (lower bound {format_bytes(bound)})",
+            after_boxes,
+            steps,
+            max(layout.total, 1),
+            layout.total,
+            bound,
+            peak,
+            peak_op,
+        )
     return MemoryMap(title, before, after, enlarged)
 
 

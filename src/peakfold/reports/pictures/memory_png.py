@@ -125,6 +125,12 @@ def _dense(axes: Axes, panel: Panel) -> None:
     cells = raster(panel, 700, 400)
     shown = np.ma.masked_less(cells, 0)
     axes.imshow(
-        shown, extent=(0, panel.steps, 0, panel.height), origin="lower", aspect="auto",
-        cmap=ListedColormap([*PALETTE, "#888888"]), vmin=0, vmax=SCRATCH, interpolation="nearest",
-    )  # fmt: skip
+        shown,
+        extent=(0, panel.steps, 0, panel.height),
+        origin="lower",
+        aspect="auto",
+        cmap=ListedColormap([*PALETTE, "#888888"]),
+        vmin=0,
+        vmax=SCRATCH,
+        interpolation="nearest",
+    )

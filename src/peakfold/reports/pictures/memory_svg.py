@@ -64,8 +64,7 @@ def svg_map(result: PlanResult, name: str = "") -> str:
 def draw(drawn: MemoryMap) -> str:
     """A memory map as an SVG document."""
     half = (_WIDTH - _GAP) // 2
-    parts = [*_panel(drawn.before, 0, _TOP, half),
-             *_panel(drawn.after, half + _GAP, _TOP, half)]  # fmt: skip
+    parts = [*_panel(drawn.before, 0, _TOP, half), *_panel(drawn.after, half + _GAP, _TOP, half)]
     height = _TOP + _PLOT + 88
     if drawn.enlarged is not None:
         parts += _panel(drawn.enlarged, 0, height, _WIDTH)

@@ -131,20 +131,35 @@ def roofline_plot(
             f"{op.bound} bound{rated}"
         )
         dots.append(
-            Dot(x=work.flops / work.bytes_moved, y=work.flops * work.runs / time,
-                share=time / total, area=time / largest, group=group, label=label)
-        )  # fmt: skip
+            Dot(
+                x=work.flops / work.bytes_moved,
+                y=work.flops * work.runs / time,
+                share=time / total,
+                area=time / largest,
+                group=group,
+                label=label,
+            )
+        )
     notes = ["Points: " + ("bounds of the roofline" if times is None else "estimated times")]
     if silent:
-        notes.append(f"Not drawn: {counted(silent, 'op')} without arithmetic, {silent_share:.1%} "
-                     "of the time")  # fmt: skip
+        notes.append(
+            f"Not drawn: {counted(silent, 'op')} without arithmetic, {silent_share:.1%} of the time"
+        )
     if found.unknown:
         notes.append(f"Missing: {counted(found.unknown, 'op')} whose cost is not known")
     left, right, bottom, top = _extent(dots, roofs)
     return RooflinePlot(
-        title=shorten(title), roofs=roofs, bandwidth=device.bandwidth.value, dots=tuple(dots),
-        groups=groups, left=left, right=right, bottom=bottom, top=top, notes=tuple(notes),
-    )  # fmt: skip
+        title=shorten(title),
+        roofs=roofs,
+        bandwidth=device.bandwidth.value,
+        dots=tuple(dots),
+        groups=groups,
+        left=left,
+        right=right,
+        bottom=bottom,
+        top=top,
+        notes=tuple(notes),
+    )
 
 
 def _roofs(found: Roofline, device: Device) -> tuple[Roof, ...]:
@@ -153,12 +168,19 @@ def _roofs(found: Roofline, device: Device) -> tuple[Roof, ...]:
     roofs = []
     for name in names:
         engine, _, dtype = name.partition(" ")
-        peak = next((t[dtype].value for e, t in device.peaks.items() if e == engine and dtype in t),
-                    None)  # fmt: skip
+        peak = next(
+            (t[dtype].value for e, t in device.peaks.items() if e == engine and dtype in t), None
+        )
         if peak is not None and device.bandwidth is not None:
             unit = "FLOP/s" if "float" in dtype else "OP/s"
-            roofs.append(Roof(name=name, peak=peak, ridge=peak / device.bandwidth.value,
-                              label=f"{name}: {format_short(peak)}{unit}"))  # fmt: skip
+            roofs.append(
+                Roof(
+                    name=name,
+                    peak=peak,
+                    ridge=peak / device.bandwidth.value,
+                    label=f"{name}: {format_short(peak)}{unit}",
+                )
+            )
     if not roofs:
         hint = "give it in a file: --device my.toml"
         raise UsageError("no peak of its engines is known", where=device.name, hint=hint)

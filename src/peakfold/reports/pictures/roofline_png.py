@@ -39,21 +39,30 @@ def png_roofline(plot: RooflinePlot) -> bytes:
     for roof in plot.roofs:
         axes.plot(
             [plot.left, roof.ridge, plot.right],
-            [plot.left * plot.bandwidth, roof.peak, roof.peak], color="#111111", linewidth=1.6,
+            [plot.left * plot.bandwidth, roof.peak, roof.peak],
+            color="#111111",
+            linewidth=1.6,
             zorder=1,
-        )  # fmt: skip
+        )
         axes.axvline(roof.ridge, color="#111111", linestyle=":", linewidth=1)
         axes.annotate(
             f"{roof.label}, ridge {roof.ridge:.1f}",
-            (plot.right, roof.peak), xytext=(-4, 4), textcoords="offset points", ha="right",
-        )  # fmt: skip
+            (plot.right, roof.peak),
+            xytext=(-4, 4),
+            textcoords="offset points",
+            ha="right",
+        )
     for at, group in enumerate(plot.groups):
         dots = [dot for dot in plot.dots if dot.group == at]
         axes.scatter(
-            [dot.x for dot in dots], [dot.y for dot in dots],
-            s=[max(380 * dot.area, 16) for dot in dots], color=PALETTE[at % len(PALETTE)],
-            alpha=0.55, linewidths=0, zorder=2,
-        )  # fmt: skip
+            [dot.x for dot in dots],
+            [dot.y for dot in dots],
+            s=[max(380 * dot.area, 16) for dot in dots],
+            color=PALETTE[at % len(PALETTE)],
+            alpha=0.55,
+            linewidths=0,
+            zorder=2,
+        )
         axes.scatter([], [], s=60, color=PALETTE[at % len(PALETTE)], label=shorten(group, 26))
     axes.set_ylabel("operations a second")
     axes.set_xlabel("operations a byte of memory access\n" + "; ".join(plot.notes))

@@ -103,31 +103,44 @@ class CompareDocument:
 
 
 def model_row(
-    name: str, kind: str, cost: Cost, *, need: Need | None = None, time_s: float | None = None,
-    accuracy: float | None = None, sparse: Effective | None = None,
-) -> ModelRow:  # fmt: skip
+    name: str,
+    kind: str,
+    cost: Cost,
+    *,
+    need: Need | None = None,
+    time_s: float | None = None,
+    accuracy: float | None = None,
+    sparse: Effective | None = None,
+) -> ModelRow:
     """The row of one model; `need` is a plan's."""
     total = cost.total()
     f = total.figures
     return ModelRow(
-        name=name, format=kind, ops=len(cost.ops), params=f.params,
-        param_bytes=sum(cost.param_bytes.values()), macs=f.macs, flops=f.flops,
-        bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes,
-        activation_elements=f.elements, intensity=f.intensity, time_s=time_s,
+        name=name,
+        format=kind,
+        ops=len(cost.ops),
+        params=f.params,
+        param_bytes=sum(cost.param_bytes.values()),
+        macs=f.macs,
+        flops=f.flops,
+        bytes_moved=f.bytes_moved,
+        fused_bytes_moved=f.fused_bytes,
+        activation_elements=f.elements,
+        intensity=f.intensity,
+        time_s=time_s,
         peak_bytes=None if need is None else need.arena,
         total=None if need is None else need.total,
         total_bytes=None if need is None else need.nbytes,
         total_at_least_bytes=None if need is None else need.at_least,
-        accuracy=accuracy, lower_bounds=total.lower_bounds,
+        accuracy=accuracy,
+        lower_bounds=total.lower_bounds,
         effective_macs=None if sparse is None else sparse.unstructured,
         two_four_macs=None if sparse is None else sparse.two_four,
         structured_macs=None if sparse is None else sparse.structured,
-    )  # fmt: skip
+    )
 
 
-def op_changes(
-    before: Cost, after: Cost, sparse: Sequence[Effective] = ()
-) -> list[OpChange]:  # fmt: skip
+def op_changes(before: Cost, after: Cost, sparse: Sequence[Effective] = ()) -> list[OpChange]:
     """Ops of two models by name, in the order of the first, new ones where they stand.
 
     Args:
@@ -196,17 +209,23 @@ def _change(
     else:
         change = "same" if (old.kind, a, left) == (new.kind, b, left_new) else "changed"
     return OpChange(
-        name=name, change=change,
-        kind_before=old.kind if old else None, kind_after=new.kind if new else None,
-        macs_before=a.macs if a else None, macs_after=b.macs if b else None,
-        flops_before=a.flops if a else None, flops_after=b.flops if b else None,
-        params_before=a.params if a else None, params_after=b.params if b else None,
+        name=name,
+        change=change,
+        kind_before=old.kind if old else None,
+        kind_after=new.kind if new else None,
+        macs_before=a.macs if a else None,
+        macs_after=b.macs if b else None,
+        flops_before=a.flops if a else None,
+        flops_after=b.flops if b else None,
+        params_before=a.params if a else None,
+        params_after=b.params if b else None,
         bytes_moved_before=a.bytes_moved if a else None,
         bytes_moved_after=b.bytes_moved if b else None,
         output_bytes_before=a.output_bytes if a else None,
         output_bytes_after=b.output_bytes if b else None,
-        effective_macs_before=left, effective_macs_after=left_new,
-    )  # fmt: skip
+        effective_macs_before=left,
+        effective_macs_after=left_new,
+    )
 
 
 _COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak", "total")
@@ -214,10 +233,14 @@ _COLUMNS = ("params", "MACs", "FLOPs", "moved", "FLOPs/B", "peak", "total")
 
 def _cells(row: ModelRow, heads: Sequence[str]) -> list[str]:
     low = set(row.lower_bounds)
-    at_least = {name: ">= " if hit and figure is not None else "" for name, figure, hit in (
-        ("macs", row.macs, "macs" in low),
-        ("flops", row.flops, bool(low & {"macs", "other_ops"})),
-        ("moved", row.bytes_moved, bool(low & {"read", "written"})))}  # fmt: skip
+    at_least = {
+        name: ">= " if hit and figure is not None else ""
+        for name, figure, hit in (
+            ("macs", row.macs, "macs" in low),
+            ("flops", row.flops, bool(low & {"macs", "other_ops"})),
+            ("moved", row.bytes_moved, bool(low & {"read", "written"})),
+        )
+    }
     cells = {
         "params": format_count(row.params),
         "MACs": at_least["macs"] + format_count(row.macs),
@@ -276,9 +299,14 @@ def _changes_part(changes: Sequence[OpChange], width: int) -> list[RenderableTyp
     different = [c for c in changes if c.change != "same"]
     title = f"Ops that differ: {len(different):,} of {len(changes):,}"
     sparse = any(c.effective_macs_before is not None for c in changes)
-    columns = [("op", "left"), ("kind", "left"), ("MACs", "right"),
-               *([("no zeros", "right")] if sparse else []), ("params", "right"),
-               ("moved", "right")]  # fmt: skip
+    columns = [
+        ("op", "left"),
+        ("kind", "left"),
+        ("MACs", "right"),
+        *([("no zeros", "right")] if sparse else []),
+        ("params", "right"),
+        ("moved", "right"),
+    ]
     rest = [
         [
             _pair(c, c.kind_before, c.kind_after),

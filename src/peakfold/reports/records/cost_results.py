@@ -63,15 +63,26 @@ class InspectReport:
         return known and not self.doubts and not self.breakdown.opaque
 
     def to_text(
-        self, *, width: int = DEFAULT_WIDTH, color: bool = False,
+        self,
+        *,
+        width: int = DEFAULT_WIDTH,
+        color: bool = False,
         choice: TableChoice | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The report for a terminal; `choice` says which rows the cost table has."""
         choice = choice or TableChoice()
         return inspect_text(
-            self.model, self.breakdown, self.cost, self.unsupported, self.notes, choice,
-            width=width, color=color, time=self._time(width, choice.top), extras=self.extras,
-        )  # fmt: skip
+            self.model,
+            self.breakdown,
+            self.cost,
+            self.unsupported,
+            self.notes,
+            choice,
+            width=width,
+            color=color,
+            time=self._time(width, choice.top),
+            extras=self.extras,
+        )
 
     def _time(self, width: int, top: int | None) -> list[RenderableType]:
         if self.timing is None:
@@ -79,9 +90,13 @@ class InspectReport:
         from peakfold.reports.text.timing import timing_part
 
         part = timing_part(
-            self.timing, width=width, top=top, measured_s=self.measured_s, batches=self.batches,
+            self.timing,
+            width=width,
+            top=top,
+            measured_s=self.measured_s,
+            batches=self.batches,
             one_trip=self.cost.open_loops,
-        )  # fmt: skip
+        )
         return [*part, ""]
 
     def to_json(self, *, rate: float = 1.0) -> str:
@@ -91,10 +106,18 @@ class InspectReport:
 
         return to_json(
             inspect_document(
-                self.model, self.breakdown, self.cost, self.unsupported, self.notes, rate,
-                self.timing, self.measured_s, self.batches, self.extras,
+                self.model,
+                self.breakdown,
+                self.cost,
+                self.unsupported,
+                self.notes,
+                rate,
+                self.timing,
+                self.measured_s,
+                self.batches,
+                self.extras,
             )
-        )  # fmt: skip
+        )
 
     def to_roofline_svg(self) -> str:
         """The roofline plot: every op a point.
@@ -124,10 +147,11 @@ class InspectReport:
             raise UsageError("a roofline is that of a device", hint="name one: --device t4")
         fitted = self.timing.estimate is not None
         return roofline_plot(
-            self.timing.roofline, self.timing.device,
+            self.timing.roofline,
+            self.timing.device,
             title=f"{self.model.name or 'graph'} on {self.timing.device.title}",
             times=self.timing.task_seconds if fitted else None,
-        )  # fmt: skip
+        )
 
     def rows(self, choice: TableChoice | None = None) -> list[CostRow]:
         """The rows of the cost table."""

@@ -70,27 +70,66 @@ def cost_rows(cost: Cost, by: str = "op", whole: Total | None = None) -> list[Co
 
 
 def _op_row(op: OpCost, whole: int | None) -> CostRow:
-    return _row(op.figures, whole, name=op.name, kind=op.kind, scope=op.scope, ops=1,
-                engine=op.engine, dtype=op.dtype)  # fmt: skip
+    return _row(
+        op.figures,
+        whole,
+        name=op.name,
+        kind=op.kind,
+        scope=op.scope,
+        ops=1,
+        engine=op.engine,
+        dtype=op.dtype,
+    )
 
 
 def _sum_row(name: str, total: Total, whole: int | None) -> CostRow:
-    return _row(total.figures, whole, name=name, kind="", scope="", ops=total.ops, engine="",
-                dtype="", lower_bounds=total.lower_bounds)  # fmt: skip
+    return _row(
+        total.figures,
+        whole,
+        name=name,
+        kind="",
+        scope="",
+        ops=total.ops,
+        engine="",
+        dtype="",
+        lower_bounds=total.lower_bounds,
+    )
 
 
 def _row(
-    f: Figures, whole: int | None, *, name: str, kind: str, scope: str, ops: int, engine: str,
-    dtype: str, lower_bounds: tuple[str, ...] = (),
-) -> CostRow:  # fmt: skip
+    f: Figures,
+    whole: int | None,
+    *,
+    name: str,
+    kind: str,
+    scope: str,
+    ops: int,
+    engine: str,
+    dtype: str,
+    lower_bounds: tuple[str, ...] = (),
+) -> CostRow:
     share = f.flops / whole if f.flops is not None and whole else None
     return CostRow(
-        name=name, kind=kind, scope=scope, ops=ops, engine=engine, dtype=dtype, macs=f.macs,
-        other_ops=f.other_ops, flops=f.flops, flops_share=share, params=f.params,
-        elements=f.elements, output_bytes=f.output_bytes, bytes_read=f.read,
-        bytes_written=f.written, bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes,
-        intensity=f.intensity, lower_bounds=lower_bounds,
-    )  # fmt: skip
+        name=name,
+        kind=kind,
+        scope=scope,
+        ops=ops,
+        engine=engine,
+        dtype=dtype,
+        macs=f.macs,
+        other_ops=f.other_ops,
+        flops=f.flops,
+        flops_share=share,
+        params=f.params,
+        elements=f.elements,
+        output_bytes=f.output_bytes,
+        bytes_read=f.read,
+        bytes_written=f.written,
+        bytes_moved=f.bytes_moved,
+        fused_bytes_moved=f.fused_bytes,
+        intensity=f.intensity,
+        lower_bounds=lower_bounds,
+    )
 
 
 def _nested(rows: list[CostRow], cost: Cost) -> list[CostRow]:

@@ -100,9 +100,13 @@ def figures_of(device: Device) -> list[tuple[str, Figure]]:
         for engine, table in device.peaks.items()
         for dtype, figure in table.items()
     ]
-    single = {"memory.size": device.memory, "memory.bandwidth": device.bandwidth,
-              "link.host": device.host_link, "link.peer": device.peer_link,
-              "chip.launch": device.launch}  # fmt: skip
+    single = {
+        "memory.size": device.memory,
+        "memory.bandwidth": device.bandwidth,
+        "link.host": device.host_link,
+        "link.peer": device.peer_link,
+        "chip.launch": device.launch,
+    }
     rows += [(name, figure) for name, figure in single.items() if figure is not None]
     memory = {"flash", "l2", "l3", "bus"}
     rows += [
@@ -132,19 +136,28 @@ def device_record(device: Device) -> DeviceRecord:
         flops_per_byte_of_memory=float32 / memory if float32 and memory else None,
         latency=[
             LatencyRecord(
-                name=fit.name, source=fit.source, conditions=fit.conditions,
-                models=fit.check.models, families=fit.check.families,
-                held_out_median=fit.check.median, held_out_p90=fit.check.p90,
+                name=fit.name,
+                source=fit.source,
+                conditions=fit.conditions,
+                models=fit.check.models,
+                families=fit.check.families,
+                held_out_median=fit.check.median,
+                held_out_p90=fit.check.p90,
             )
             for fit in device.latency
         ],
         notes=list(device.notes),
         figures=[
-            FigureRecord(name=name, value=figure.value, unit=figure.unit, source=figure.source,
-                         note=figure.note)
+            FigureRecord(
+                name=name,
+                value=figure.value,
+                unit=figure.unit,
+                source=figure.source,
+                note=figure.note,
+            )
             for name, figure in figures_of(device)
         ],
-    )  # fmt: skip
+    )
 
 
 def _peak(device: Device, engine: str, dtype: str) -> float | None:
@@ -181,11 +194,16 @@ def generations() -> list[GenerationRow]:
         memory = device.memory.value / first.memory_bytes if first else 1.0
         rows.append(
             GenerationRow(
-                name=name, year=int(year.value) if year else None, float32_flops=flops,
-                best_flops=best, memory_bytes=device.memory.value, compute_growth=compute,
-                memory_growth=memory, ratio=compute / memory,
+                name=name,
+                year=int(year.value) if year else None,
+                float32_flops=flops,
+                best_flops=best,
+                memory_bytes=device.memory.value,
+                compute_growth=compute,
+                memory_growth=memory,
+                ratio=compute / memory,
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -83,19 +83,27 @@ def sparsity_record(extras: Extras) -> SparsityRecord | None:
     if found is None:
         return None
     return SparsityRecord(
-        elements=found.elements, zeros=found.zeros, macs=found.macs,
-        unstructured_macs=found.unstructured, two_four_macs=found.two_four,
+        elements=found.elements,
+        zeros=found.zeros,
+        macs=found.macs,
+        unstructured_macs=found.unstructured,
+        two_four_macs=found.two_four,
         structured_macs=found.structured,
         ops=[
             SparseOpRecord(
-                name=op.name, kind=op.kind, elements=op.elements, zeros=op.zeros, macs=op.macs,
-                unstructured_macs=op.unstructured, two_four_macs=op.two_four,
+                name=op.name,
+                kind=op.kind,
+                elements=op.elements,
+                zeros=op.zeros,
+                macs=op.macs,
+                unstructured_macs=op.unstructured,
+                two_four_macs=op.two_four,
                 structured_macs=op.structured,
             )
             for op in found.ops
         ],
         unread=list(found.unread),
-    )  # fmt: skip
+    )
 
 
 def extras_part(extras: Extras, width: int) -> list[RenderableType]:
@@ -122,8 +130,14 @@ def _sparsity(found: Effective, width: int) -> list[RenderableType]:
             for op in sorted(found.ops, key=lambda op: op.unstructured - op.macs)[:_SHOWN]
         ),
     ]
-    columns = [("op", "left"), ("dense", "right"), ("no zeros", "right"), ("2:4", "right"),
-               ("structured", "right"), ("zeros", "right")]  # fmt: skip
+    columns = [
+        ("op", "left"),
+        ("dense", "right"),
+        ("no zeros", "right"),
+        ("2:4", "right"),
+        ("structured", "right"),
+        ("zeros", "right"),
+    ]
     labels = tell_apart([name for name, *_ in rows], max(width - 66, 12))
     table = plain_table(
         columns,

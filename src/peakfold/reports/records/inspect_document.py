@@ -27,11 +27,17 @@ from peakfold.reports.text.inspect import ModelFacts
 
 
 def inspect_document(
-    model: ModelFacts, found: Breakdown, cost: Cost, unsupported: Mapping[str, int],
-    notes: Sequence[str], rate: float = 1.0, timing: Timing | None = None,
-    measured_s: float | None = None, batches: Sequence[int] = (),
+    model: ModelFacts,
+    found: Breakdown,
+    cost: Cost,
+    unsupported: Mapping[str, int],
+    notes: Sequence[str],
+    rate: float = 1.0,
+    timing: Timing | None = None,
+    measured_s: float | None = None,
+    batches: Sequence[int] = (),
     extras: Extras | None = None,
-) -> InspectDocument:  # fmt: skip
+) -> InspectDocument:
     """The output of ``inspect --json``.
 
     Args:
@@ -50,7 +56,10 @@ def inspect_document(
     return InspectDocument(
         schema=schema_name("inspect"),
         model=ModelRecord(
-            name=model.name, format=model.format, ops=model.ops, tensors=model.tensors,
+            name=model.name,
+            format=model.format,
+            ops=model.ops,
+            tensors=model.tensors,
             folded_ops=model.folded,
         ),
         totals=_totals(found, cost, rate, None if timing is None else timing.time_s),
@@ -73,40 +82,69 @@ def inspect_document(
         sparsity=sparsity_record(extras or Extras()),
         opaque=list(found.opaque),
         notes=list(notes),
-    )  # fmt: skip
+    )
 
 
 def _totals(found: Breakdown, cost: Cost, rate: float, time_s: float | None) -> Totals:
     total = cost.total()
     f = total.figures
     each = PerSample(
-        flops=cost.per_sample(f.flops), bytes_moved=cost.per_sample(f.bytes_moved),
+        flops=cost.per_sample(f.flops),
+        bytes_moved=cost.per_sample(f.bytes_moved),
         fused_bytes_moved=cost.per_sample(f.fused_bytes),
-    )  # fmt: skip
+    )
     return Totals(
-        params=f.params or 0, trainable=cost.trainable, statistics=cost.statistics,
-        param_bytes=found.static[Role.PARAMETER], param_bytes_by_dtype=dict(cost.param_bytes),
-        macs=f.macs, other_ops=f.other_ops, flops=f.flops, bytes_moved=f.bytes_moved,
-        fused_bytes_moved=f.fused_bytes, intensity=f.intensity, activation_elements=f.elements,
-        lower_bounds=list(total.lower_bounds), batch=cost.batch, batch_from=cost.batch_from,
-        per_sample=each, rate=rate,
+        params=f.params or 0,
+        trainable=cost.trainable,
+        statistics=cost.statistics,
+        param_bytes=found.static[Role.PARAMETER],
+        param_bytes_by_dtype=dict(cost.param_bytes),
+        macs=f.macs,
+        other_ops=f.other_ops,
+        flops=f.flops,
+        bytes_moved=f.bytes_moved,
+        fused_bytes_moved=f.fused_bytes,
+        intensity=f.intensity,
+        activation_elements=f.elements,
+        lower_bounds=list(total.lower_bounds),
+        batch=cost.batch,
+        batch_from=cost.batch_from,
+        per_sample=each,
+        rate=rate,
         bandwidth_need=None if each.bytes_moved is None else each.bytes_moved * rate,
-        causal=cost.options.causal, causal_ops=cost.halved, open_loops=list(cost.open_loops),
+        causal=cost.options.causal,
+        causal_ops=cost.halved,
+        open_loops=list(cost.open_loops),
         time_s=time_s,
-    )  # fmt: skip
+    )
 
 
 def _op(account: OpAccount, op: OpCost, time_s: float | None, bound: str | None) -> OpRecord:
     f = op.figures
     return OpRecord(
-        name=op.name, kind=op.kind, scope=op.scope, engine=op.engine, dtype=op.dtype,
-        macs=f.macs, other_ops=f.other_ops, flops=f.flops, params=f.params or 0,
-        activation_elements=f.elements, bytes_read=f.read, bytes_written=f.written,
-        bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes, trips=op.trips,
+        name=op.name,
+        kind=op.kind,
+        scope=op.scope,
+        engine=op.engine,
+        dtype=op.dtype,
+        macs=f.macs,
+        other_ops=f.other_ops,
+        flops=f.flops,
+        params=f.params or 0,
+        activation_elements=f.elements,
+        bytes_read=f.read,
+        bytes_written=f.written,
+        bytes_moved=f.bytes_moved,
+        fused_bytes_moved=f.fused_bytes,
+        trips=op.trips,
         bodies=[_body(label, body) for label, body in op.bodies],
-        static_bytes=account.static_bytes, output_bytes=account.output_bytes,
-        workspace_bytes=account.workspace, intensity=f.intensity, time_s=time_s, bound=bound,
-    )  # fmt: skip
+        static_bytes=account.static_bytes,
+        output_bytes=account.output_bytes,
+        workspace_bytes=account.workspace,
+        intensity=f.intensity,
+        time_s=time_s,
+        bound=bound,
+    )
 
 
 def _body(label: str, body: Cost) -> BodyRecord:
@@ -117,10 +155,17 @@ def _body(label: str, body: Cost) -> BodyRecord:
 def _group(name: str, total: Total) -> GroupRecord:
     f = total.figures
     return GroupRecord(
-        name=name, ops=total.ops, macs=f.macs, flops=f.flops, params=f.params,
-        bytes_moved=f.bytes_moved, fused_bytes_moved=f.fused_bytes, output_bytes=f.output_bytes,
-        intensity=f.intensity, lower_bounds=list(total.lower_bounds),
-    )  # fmt: skip
+        name=name,
+        ops=total.ops,
+        macs=f.macs,
+        flops=f.flops,
+        params=f.params,
+        bytes_moved=f.bytes_moved,
+        fused_bytes_moved=f.fused_bytes,
+        output_bytes=f.output_bytes,
+        intensity=f.intensity,
+        lower_bounds=list(total.lower_bounds),
+    )
 
 
 def _kinds(counts: Mapping[str, int]) -> list[UnsupportedKind]:

@@ -96,10 +96,14 @@ def timing_record(
     error = None
     if fit is not None:
         error = ErrorRecord(
-            fit=fit.name, conditions=fit.conditions, models=fit.check.models,
-            held_out_median=fit.check.median, held_out_p90=fit.check.p90,
-            measured_batch=fit.batch, extrapolated=found.extrapolated,
-        )  # fmt: skip
+            fit=fit.name,
+            conditions=fit.conditions,
+            models=fit.check.models,
+            held_out_median=fit.check.median,
+            held_out_p90=fit.check.p90,
+            measured_batch=fit.batch,
+            extrapolated=found.extrapolated,
+        )
     used = None if measured_s is None else measured_share(found, measured_s)
     time_s, least = found.time_s, found.least_s
     return TimingRecord(

@@ -9,9 +9,14 @@ from peakfold.target import Target
 from peakfold.units import format_bytes
 
 _WORDS = {
-    "arena": "arena", "static": "weights and state", "input": "inputs", "output": "outputs",
-    "scratch": "scratch", "runtime": "runtime", "context": "context",
-}  # fmt: skip
+    "arena": "arena",
+    "static": "weights and state",
+    "input": "inputs",
+    "output": "outputs",
+    "scratch": "scratch",
+    "runtime": "runtime",
+    "context": "context",
+}
 
 
 def answer(need: Need, budgets: Budgets, target: Target) -> str:
@@ -63,8 +68,9 @@ def terms(total: Total) -> str:
     found = {word: getattr(total, name) for name, word in _WORDS.items()}
     return " + ".join(
         f"{word} {'unknown' if nbytes is None else format_bytes(nbytes)}"
-        for word, nbytes in found.items() if nbytes != 0 or word == "arena"
-    )  # fmt: skip
+        for word, nbytes in found.items()
+        if nbytes != 0 or word == "arena"
+    )
 
 
 def budget_miss(result: PlanResult) -> str | None:
@@ -108,9 +114,10 @@ def miss(who: str, need: Need, budgets: Budgets) -> str | None:
     """
     sure = need.sure
     pairs = [
-        (who, sure.at_least, budgets.total), ("the arena", sure.arena, budgets.arena),
+        (who, sure.at_least, budgets.total),
+        ("the arena", sure.arena, budgets.arena),
         ("in flash the model", need.flash or 0, budgets.flash),
-    ]  # fmt: skip
+    ]
     for what, nbytes, have in pairs:
         if have is not None and nbytes > have:
             return short_of(what, nbytes, have)

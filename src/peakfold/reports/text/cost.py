@@ -32,9 +32,15 @@ def cost_text(cost: Cost, name: str, *, width: int = DEFAULT_WIDTH, color: bool 
     """The cost alone: the four key figures, the account and the costliest ops."""
     lines = notices(unsupported={}, uncounted=cost.unsupported())
     title = [Text(clean(name))] if name else []
-    body = [headline(cost), *title, "", *account(cost), "",
-            *cost_part(cost, by="op", sort="file", top=DEFAULT_TOP, width=width),
-            *notice_part(lines)]  # fmt: skip
+    body = [
+        headline(cost),
+        *title,
+        "",
+        *account(cost),
+        "",
+        *cost_part(cost, by="op", sort="file", top=DEFAULT_TOP, width=width),
+        *notice_part(lines),
+    ]
     return render(body, width=width, color=color)
 
 
@@ -127,9 +133,7 @@ def conventions(cost: Cost) -> list[str]:
             "that is a tensor cannot be seen)"
         )
     if cost.open_loops:
-        lines.append(
-            f"counted for one trip only: {listed(cost.open_loops)} (--trips NAME=N)"
-        )  # fmt: skip
+        lines.append(f"counted for one trip only: {listed(cost.open_loops)} (--trips NAME=N)")
     return lines
 
 
@@ -166,8 +170,14 @@ def _costliest(cost: Cost, top: int) -> list[CostRow]:
 
 def _table(rows: Sequence[CostRow], by: str, width: int) -> RenderableType:
     columns = [("kind", "left")] if by == "op" else [("ops", "right")]
-    columns += [("MACs", "right"), ("FLOPs", "right"), ("", "right"), ("params", "right"),
-                ("moved", "right"), ("FLOPs/B", "right")]  # fmt: skip
+    columns += [
+        ("MACs", "right"),
+        ("FLOPs", "right"),
+        ("", "right"),
+        ("params", "right"),
+        ("moved", "right"),
+        ("FLOPs/B", "right"),
+    ]
     cells = [_cells(row, by) for row in rows]
     taken = sum(
         max([len(head), *(len(row[at]) for row in cells)]) + 2

@@ -23,26 +23,50 @@ def devices_text(document: DevicesDocument, *, width: int, color: bool) -> str:
 def _overview(document: DevicesDocument) -> list[RenderableType]:
     rows = [
         [
-            device.name, rate(device.float32_flops), rate(device.float16_flops),
-            rate(device.int8_ops), capacity(device.memory_bytes), speed(device.bandwidth),
-            "?" if device.ridge is None else f"{device.ridge:.1f}", _error(device),
+            device.name,
+            rate(device.float32_flops),
+            rate(device.float16_flops),
+            rate(device.int8_ops),
+            capacity(device.memory_bytes),
+            speed(device.bandwidth),
+            "?" if device.ridge is None else f"{device.ridge:.1f}",
+            _error(device),
         ]
         for device in document.devices
-    ]  # fmt: skip
-    columns = [("device", "left"), ("fp32", "right"), ("fp16", "right"), ("int8", "right"),
-               ("memory", "right"), ("GB/s", "right"), ("ridge", "right"),
-               ("error", "left")]  # fmt: skip
+    ]
+    columns = [
+        ("device", "left"),
+        ("fp32", "right"),
+        ("fp16", "right"),
+        ("int8", "right"),
+        ("memory", "right"),
+        ("GB/s", "right"),
+        ("ridge", "right"),
+        ("error", "left"),
+    ]
     grown = [
         [
-            row.name, str(row.year or "?"), rate(row.float32_flops), rate(row.best_flops),
-            capacity(row.memory_bytes), f"{row.compute_growth:.1f}x", f"{row.memory_growth:.1f}x",
+            row.name,
+            str(row.year or "?"),
+            rate(row.float32_flops),
+            rate(row.best_flops),
+            capacity(row.memory_bytes),
+            f"{row.compute_growth:.1f}x",
+            f"{row.memory_growth:.1f}x",
             f"{row.ratio:.1f}",
         ]
         for row in document.generations
-    ]  # fmt: skip
-    growth = [("card", "left"), ("year", "right"), ("fp32", "right"), ("best", "right"),
-              ("memory", "right"), ("compute", "right"), ("memory", "right"),
-              ("ratio", "right")]  # fmt: skip
+    ]
+    growth = [
+        ("card", "left"),
+        ("year", "right"),
+        ("fp32", "right"),
+        ("best", "right"),
+        ("memory", "right"),
+        ("compute", "right"),
+        ("memory", "right"),
+        ("ratio", "right"),
+    ]
     return [
         plain_table(columns, rows),
         "",

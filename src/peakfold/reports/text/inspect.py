@@ -68,9 +68,12 @@ def inspect_text(
     if model.folded:
         title.append(f" ({model.folded} folded away before the run)", "not bold")
     lines = notices(
-        unsupported=unsupported, opaque=found.opaque, uncounted=cost.unsupported(),
-        workspace_unknown=found.workspace_unknown, notes=notes,
-    )  # fmt: skip
+        unsupported=unsupported,
+        opaque=found.opaque,
+        uncounted=cost.unsupported(),
+        workspace_unknown=found.workspace_unknown,
+        notes=notes,
+    )
     body: list[RenderableType] = [
         headline(cost, choice.rate), title, "", *account(cost, choice.rate), "",
         *cost_part(cost, by=choice.by, sort=choice.sort, top=choice.top, width=width), "",
@@ -85,15 +88,18 @@ def _roles(found: Breakdown) -> list[RenderableType]:
     """The account by role: static once, dynamic before any reuse, the signature apart."""
     static = {role.value.replace("_", " "): found.static[role] for role in Role if role.static}
     known = sum(op.workspace or 0 for op in found.ops)
-    dynamic = {"activation": found.activation, "output": found.outputs,
-               "gradient": found.gradient, "workspace": known}  # fmt: skip
+    dynamic = {
+        "activation": found.activation,
+        "output": found.outputs,
+        "gradient": found.gradient,
+        "workspace": known,
+    }
     total = max(found.static_total + found.dynamic_total, 1)
     rows: list[list[Text]] = []
 
     def row(label: str, nbytes: int, style: str, least: str = "") -> None:
         share = nbytes / total
-        cells = [label, f"{least}{format_bytes(nbytes)}", f"{share:.1%}",
-                 "█" * round(share * _BAR)]  # fmt: skip
+        cells = [label, f"{least}{format_bytes(nbytes)}", f"{share:.1%}", "█" * round(share * _BAR)]
         rows.append([Text(cell, style) for cell in cells])
 
     row("static, allocated once", found.static_total, "bold")
@@ -105,8 +111,9 @@ def _roles(found: Breakdown) -> list[RenderableType]:
     for label, nbytes in dynamic.items():
         if nbytes or label == "activation":
             row(f"  {label}", nbytes, "cyan", least if label in ("activation", "output") else "")
-    table = plain_table([("memory", "left"), ("bytes", "right"), ("share", "right"),
-                         ("", "left")], rows)  # fmt: skip
+    table = plain_table(
+        [("memory", "left"), ("bytes", "right"), ("share", "right"), ("", "left")], rows
+    )
     return [table, Text(f"inputs, held by the caller: {format_bytes(found.inputs)}")]
 
 
@@ -121,8 +128,14 @@ def _op_part(found: Breakdown, width: int, top: int | None) -> list[RenderableTy
         shown = [shown[at] for at in sorted(keep)]
         title = f"Memory by op: the largest {top} of {len(found.ops):,} (--all lists every one)"
     rest = [_op_cells(op, found) for op in shown]
-    columns = [("kind", "left"), ("params", "right"), ("static", "right"), ("", "right"),
-               ("dynamic", "right"), ("", "right")]  # fmt: skip
+    columns = [
+        ("kind", "left"),
+        ("params", "right"),
+        ("static", "right"),
+        ("", "right"),
+        ("dynamic", "right"),
+        ("", "right"),
+    ]
     taken = sum(
         max([len(head), *(len(row[at]) for row in rest)]) + 2
         for at, (head, _) in enumerate(columns)

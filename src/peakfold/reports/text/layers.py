@@ -33,24 +33,40 @@ def layers_document(text: str) -> LayersDocument:
 def _row(variant: Variant) -> LayerRow:
     f = variant.cost.total().figures
     return LayerRow(
-        name=variant.name, macs_formula=variant.macs_formula, params=f.params or 0,
-        macs=f.macs or 0, flops=f.flops or 0, bytes_moved=f.bytes_moved or 0,
-        intensity=f.intensity, ratio=variant.ratio,
-    )  # fmt: skip
+        name=variant.name,
+        macs_formula=variant.macs_formula,
+        params=f.params or 0,
+        macs=f.macs or 0,
+        flops=f.flops or 0,
+        bytes_moved=f.bytes_moved or 0,
+        intensity=f.intensity,
+        ratio=variant.ratio,
+    )
 
 
 def layers_text(document: LayersDocument, *, width: int, color: bool) -> str:
     """The forms as a table, and what the letters mean."""
     rows: list[Sequence[str]] = [
         (
-            row.name, format_count(row.params), format_count(row.macs), format_count(row.flops),
-            format_bytes(row.bytes_moved), "?" if row.intensity is None else f"{row.intensity:.1f}",
+            row.name,
+            format_count(row.params),
+            format_count(row.macs),
+            format_count(row.flops),
+            format_bytes(row.bytes_moved),
+            "?" if row.intensity is None else f"{row.intensity:.1f}",
             f"{row.ratio:.4g}",
         )
         for row in document.rows
-    ]  # fmt: skip
-    columns = [("", "left"), ("params", "right"), ("MACs", "right"), ("FLOPs", "right"),
-               ("moved", "right"), ("FLOPs/B", "right"), ("of std", "right")]  # fmt: skip
+    ]
+    columns = [
+        ("", "left"),
+        ("params", "right"),
+        ("MACs", "right"),
+        ("FLOPs", "right"),
+        ("moved", "right"),
+        ("FLOPs/B", "right"),
+        ("of std", "right"),
+    ]
     formulas = [Text(f"{row.name}: MACs = {row.macs_formula}", "dim") for row in document.rows]
     missing = [Text(f"no {name} form: {why}") for name, why in document.missing.items()]
     title = Text(clean(document.layer), "bold")

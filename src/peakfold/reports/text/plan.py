@@ -55,17 +55,21 @@ def savings(result: PlanResult) -> Table:
     """Bytes of the five modes, with the factor saved, and the bounds."""
     summary = result.summary
     sizes = {
-        "naive": summary.naive_bytes, "inplace": summary.inplace_bytes,
-        "share": summary.share_bytes, "both": summary.both_bytes, "arena": summary.arena_bytes,
-    }  # fmt: skip
+        "naive": summary.naive_bytes,
+        "inplace": summary.inplace_bytes,
+        "share": summary.share_bytes,
+        "both": summary.both_bytes,
+        "arena": summary.arena_bytes,
+    }
     rows: list[list[Text]] = []
     for mode, nbytes in sizes.items():
         chosen = mode == summary.mode
         cells = [
             f"{'>' if chosen else ' '} {mode}",
             format_bytes(nbytes) + CUT * (mode in summary.cut_short),
-            factor(summary.naive_bytes, nbytes), _MEANING[mode],
-        ]  # fmt: skip
+            factor(summary.naive_bytes, nbytes),
+            _MEANING[mode],
+        ]
         rows.append([Text(cell, "bold cyan" if chosen else "") for cell in cells])
     bounds = [
         ("lower bound", summary.lower_bound_bytes, "no offsets for these buffers need less"),
@@ -109,9 +113,9 @@ def proof_line(result: PlanResult) -> Text:
         return Text("Proven minimal: no order of these ops and no layout needs less.", "green")
     if summary.optimal:
         return Text(
-            "Proven: no layout of this order and these buffers needs less. "
-            "Another order might.", "green",
-        )  # fmt: skip
+            "Proven: no layout of this order and these buffers needs less. Another order might.",
+            "green",
+        )
     return Text(
         f"Within {summary.gap:.2%} of the lower bound of this order; not proven minimal.", "yellow"
     )

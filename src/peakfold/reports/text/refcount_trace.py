@@ -36,9 +36,11 @@ def trace_part(result: PlanResult) -> list[RenderableType]:
         [f"#{n} {format_bytes(size)}" for n, size in enumerate(result.trace.sizes)], _SHOWN
     )
     return [
-        "", heading("Step trace of the reference-counting planner"), table,
+        "",
+        heading("Step trace of the reference-counting planner"),
+        table,
         Text(f"Buffers of the trace: {sizes or 'none'}"),
-    ]  # fmt: skip
+    ]
 
 
 def traced(result: PlanResult) -> list[int]:
@@ -46,10 +48,12 @@ def traced(result: PlanResult) -> list[int]:
     index, policies = result.study.index, result.study.policies
     external = policies.inputs == "external"
     return [
-        t for t in range(len(index.nbytes))
-        if t not in index.opaque and not index.static[t]
+        t
+        for t in range(len(index.nbytes))
+        if t not in index.opaque
+        and not index.static[t]
         and (index.producer[t] >= 0 or not external)
-    ]  # fmt: skip
+    ]
 
 
 def _trace_rows(result: PlanResult, run: CounterPlan) -> Iterator[list[str]]:

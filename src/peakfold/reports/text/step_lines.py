@@ -28,9 +28,11 @@ class Taken(TypedDict):
 def taken(steps: Steps, *, keep_result: bool) -> Taken:
     """What was taken for granted of a step."""
     return Taken(
-        loss=steps.loss, optimizer=steps.optimizer, result_kept=keep_result,
+        loss=steps.loss,
+        optimizer=steps.optimizer,
+        result_kept=keep_result,
         result_kept_bytes=steps.kept,
-    )  # fmt: skip
+    )
 
 
 def first_lines(
@@ -40,8 +42,10 @@ def first_lines(
     more = format_bytes(document.result_kept_bytes)
     kept = "yes" if document.result_kept else f"no (+{more} in a loop that keeps it)"
     return [
-        f"loss: {document.loss}", f"optimizer: {document.optimizer}", f"result kept: {kept}",
-    ]  # fmt: skip
+        f"loss: {document.loss}",
+        f"optimizer: {document.optimizer}",
+        f"result kept: {kept}",
+    ]
 
 
 _LOSSES = {

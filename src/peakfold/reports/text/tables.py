@@ -154,10 +154,16 @@ def render(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
         if isinstance(part, Table) and not _made_to_fit(part, wide):
             part = _row_by_row(part)
         console = Console(
-            file=io.StringIO(), width=wide, force_terminal=color, no_color=not color,
-            color_system="standard" if color else None, highlight=False, markup=False,
-            emoji=False, legacy_windows=False,
-        )  # fmt: skip
+            file=io.StringIO(),
+            width=wide,
+            force_terminal=color,
+            no_color=not color,
+            color_system="standard" if color else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
         with console.capture() as capture:
             console.print(Segments(_escaped(console.render(part))))
         texts.append(capture.get())

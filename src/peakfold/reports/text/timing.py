@@ -17,9 +17,14 @@ _SLOWEST = 10
 
 
 def timing_part(
-    found: Timing, *, width: int, top: int | None = _SLOWEST, measured_s: float | None = None,
-    batches: Sequence[int] = (), one_trip: Sequence[str] = (),
-) -> list[RenderableType]:  # fmt: skip
+    found: Timing,
+    *,
+    width: int,
+    top: int | None = _SLOWEST,
+    measured_s: float | None = None,
+    batches: Sequence[int] = (),
+    one_trip: Sequence[str] = (),
+) -> list[RenderableType]:
     """Time of the whole and of the slowest ops, with what the figures rest on.
 
     Args:
@@ -67,13 +72,21 @@ def _sweep_part(record: TimingRecord) -> list[RenderableType]:
         return []
     cells = [
         [
-            f"{row.batch:,}", seconds(row.roofline_s), seconds(row.per_sample_s),
-            f"{row.compute_share:.0%}", "?" if row.intensity is None else f"{row.intensity:.1f}",
+            f"{row.batch:,}",
+            seconds(row.roofline_s),
+            seconds(row.per_sample_s),
+            f"{row.compute_share:.0%}",
+            "?" if row.intensity is None else f"{row.intensity:.1f}",
         ]
         for row in record.sweep
-    ]  # fmt: skip
-    columns = [("batch", "right"), ("roofline", "right"), ("a sample", "right"),
-               ("compute", "right"), ("FLOPs/B", "right")]  # fmt: skip
+    ]
+    columns = [
+        ("batch", "right"),
+        ("roofline", "right"),
+        ("a sample", "right"),
+        ("compute", "right"),
+        ("FLOPs/B", "right"),
+    ]
     return ["", heading("Batch sizes"), plain_table(columns, cells)]
 
 
@@ -150,14 +163,24 @@ def _slowest(found: Timing, width: int, top: int | None) -> list[RenderableType]
     labels = tell_apart([task.work.name for task, *_ in shown], max(width - 58, 16))
     cells = [
         [
-            label, shorten(task.work.kind, 16),
-            seconds(time), f"{(time or 0.0) / total:.0%}", bound or "-", op.rated or "-",
+            label,
+            shorten(task.work.kind, 16),
+            seconds(time),
+            f"{(time or 0.0) / total:.0%}",
+            bound or "-",
+            op.rated or "-",
         ]
         for label, (task, time, bound, op) in zip(labels, shown, strict=True)
-    ]  # fmt: skip
+    ]
     many = f": {len(shown)} of {len(known):,}" if len(shown) < len(known) else ""
-    columns = [("op", "left"), ("kind", "left"), ("time", "right"), ("", "right"),
-               ("bound", "left"), ("rated as", "left")]  # fmt: skip
+    columns = [
+        ("op", "left"),
+        ("kind", "left"),
+        ("time", "right"),
+        ("", "right"),
+        ("bound", "left"),
+        ("rated as", "left"),
+    ]
     split = "" if found.estimate is None else " (the total was checked, its split among ops not)"
     return [heading(f"Slowest ops{many}{split}"), plain_table(columns, cells)]
 

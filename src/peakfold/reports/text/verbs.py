@@ -38,7 +38,7 @@ from peakfold.units import format_bytes
 
 def plan_text(
     result: PlanResult, *, name: str = "", width: int, color: bool, advice: Sequence[str] = ()
-) -> str:  # fmt: skip
+) -> str:
     """Before and after, the picture, the peak, and what a reader must know."""
     plan = result.plan
     unknown: dict[str, int] = {}
@@ -46,9 +46,12 @@ def plan_text(
         if fact.workspace is None:
             unknown[op.kind] = unknown.get(op.kind, 0) + 1
     lines = notices(
-        unsupported=plan.unsupported, opaque=plan.opaque, copies=plan.copies,
-        workspace_unknown=dict(sorted(unknown.items())), notes=[*result.study.graph.notes, *advice],
-    )  # fmt: skip
+        unsupported=plan.unsupported,
+        opaque=plan.opaque,
+        copies=plan.copies,
+        workspace_unknown=dict(sorted(unknown.items())),
+        notes=[*result.study.graph.notes, *advice],
+    )
     body: list[RenderableType] = [
         parts.title(result, name),
         parts.headline(result),
@@ -77,10 +80,11 @@ def verify_text(document: VerifyDocument, *, width: int, color: bool) -> str:
     rows = [
         [
             Text("ok" if check.ok else "FAILED", "green" if check.ok else "bold red"),
-            Text(clean(check.name)), Text(clean(check.detail)),
+            Text(clean(check.name)),
+            Text(clean(check.detail)),
         ]
         for check in document.checks
-    ]  # fmt: skip
+    ]
     table = plain_table([("", "left"), ("check", "left"), ("", "left")], rows)
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
     claimed = [f"Claimed, not checked: {c.field} ({c.detail})." for c in _claims(document)]
@@ -123,15 +127,21 @@ def lanes_text(document: LanesDocument, *, width: int, color: bool) -> str:
     """Memory against parallelism, and what each plan makes wait beyond the graph."""
     rows = [
         (
-            str(row.lanes), f"{row.speedup:.2f}x",
+            str(row.lanes),
+            f"{row.speedup:.2f}x",
             format_bytes(row.arena_bytes) + CUT * (row.search != "complete"),
             "proven" if row.optimal else f"bound {format_bytes(row.lower_bound_bytes)}",
             str(len(row.edges)),
         )
         for row in document.rows
-    ]  # fmt: skip
-    columns = [("lanes", "right"), ("at best", "right"), ("arena", "right"),
-               ("minimal", "left"), ("edges", "right")]  # fmt: skip
+    ]
+    columns = [
+        ("lanes", "right"),
+        ("at best", "right"),
+        ("arena", "right"),
+        ("minimal", "left"),
+        ("edges", "right"),
+    ]
     body: list[RenderableType] = [Text(document.model, "bold"), "", plain_table(columns, rows), ""]
     for row in document.rows:
         if row.edges:

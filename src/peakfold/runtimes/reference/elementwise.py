@@ -10,11 +10,16 @@ import numpy as np
 from peakfold.runtimes.reference.kernels import Args, Array, Into, Kernel, Run
 
 _UNARY: Mapping[str, Callable[..., Any]] = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt,
-}  # fmt: skip
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+}
 _BINARY: Mapping[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "sum": np.add,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "sum": np.add,
+}
 
 
 def elementwise(kind: str, attrs: Mapping[str, Any], inputs: int, floating: bool) -> Kernel | None:

@@ -17,9 +17,13 @@ from peakfold.runtimes.reference.program import Program, Value, dtype_of
 
 # The operand that holds positions in operand 0, by kind.
 _INDEX: Mapping[str, int] = {
-    "gather": 1, "gather_elements": 1, "gather_nd": 1,
-    "scatter": 1, "scatter_elements": 1, "scatter_nd": 1,
-}  # fmt: skip
+    "gather": 1,
+    "gather_elements": 1,
+    "gather_nd": 1,
+    "scatter": 1,
+    "scatter_elements": 1,
+    "scatter_nd": 1,
+}
 _TRIPS = 3
 """Most trips of a loop whose count is an input."""
 
@@ -58,17 +62,19 @@ def input_values(graph: Graph, seed: int) -> dict[str, Value]:
     """
     return {
         name: _input(graph, graph[name], seed)
-        for name in graph.inputs if not graph[name].role.static
-    }  # fmt: skip
+        for name in graph.inputs
+        if not graph[name].role.static
+    }
 
 
 def _input(graph: Graph, tensor: Tensor, seed: int) -> Value:
     shape = concrete(tensor)
     if is_opaque(tensor) or shape is None:
         raise ModelError(
-            "no value can be made up for it", where=f"input {tensor.name!r}",
+            "no value can be made up for it",
+            where=f"input {tensor.name!r}",
             hint="the reference executor feeds tensors of known shapes",
-        )  # fmt: skip
+        )
     rng, dtype = _rng(seed, tensor.name), dtype_of(tensor)
     if dtype.kind in "iu":
         return rng.integers(0, _below(graph, tensor, dtype), shape, dtype=np.int64).astype(dtype)

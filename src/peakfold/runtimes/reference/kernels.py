@@ -146,9 +146,13 @@ def plain_kernel(kind: str, attrs: Mapping[str, Any], opset: int, floating: bool
     if kind == "zip_map":
         return Kernel(kind, zip_map(attrs))
     makers: dict[str, Callable[[Mapping[str, Any]], Run | None]] = {
-        "conv": conv, "conv_transpose": conv_transpose, "max_pool": max_pool,
-        "average_pool": average_pool, "lrn": lrn, "resize": nearest,
-    }  # fmt: skip
+        "conv": conv,
+        "conv_transpose": conv_transpose,
+        "max_pool": max_pool,
+        "average_pool": average_pool,
+        "lrn": lrn,
+        "resize": nearest,
+    }
     if opset < 13:
         makers["softmax"] = flat_softmax
     run = makers[kind](attrs) if floating and kind in makers else None
@@ -291,8 +295,11 @@ def lrn(attrs: Mapping[str, Any]) -> Run:
 
 def nearest(attrs: Mapping[str, Any]) -> Run | None:
     """Resize by the nearest pixel at or before, origin on origin: pixels are repeated."""
-    how = (attrs.get("mode", b"nearest"), attrs.get("coordinate_transformation_mode"),
-           attrs.get("nearest_mode"))  # fmt: skip
+    how = (
+        attrs.get("mode", b"nearest"),
+        attrs.get("coordinate_transformation_mode"),
+        attrs.get("nearest_mode"),
+    )
     if how != (b"nearest", b"asymmetric", b"floor") or "axes" in attrs:
         return None
 

@@ -123,9 +123,10 @@ class Source:
         read = {name for op in work.ops for name in op.operands} | set(work.outputs)
         inputs = set(work.inputs)
         names = [
-            t.name for t in work.tensors
+            t.name
+            for t in work.tensors
             if t.role.static and t.name in read and t.name not in inputs
-        ]  # fmt: skip
+        ]
         return Program(
             work,
             tuple(None if op.kind in control.KINDS else self.kernel(op) for op in work.ops),

@@ -124,9 +124,10 @@ def dtype_of(tensor: Tensor) -> np.dtype[Any]:
     name, bits = tensor.dtype.name, tensor.dtype.bits
     if bits is None or bits % 8:
         raise ModelError(
-            f"elements of type {name} cannot be viewed in memory", where=f"tensor {tensor.name!r}",
+            f"elements of type {name} cannot be viewed in memory",
+            where=f"tensor {tensor.name!r}",
             hint="the reference executor runs types of whole bytes only",
-        )  # fmt: skip
+        )
     small = {"float8e8m0": "float8_e8m0fnu"}.get(name, name.replace("float8", "float8_"))
     scalar: Any = "int32" if name == "resource" else name  # the number of a variable
     if small.startswith(("float8", "bfloat")):

@@ -251,8 +251,9 @@ def _skipped(program: Program) -> tuple[str, ...]:
     graph = program.graph
     outside = [
         f"{t.name}: a value without a size in bytes ({t.dtype}), compared as an object"
-        for t in graph.tensors if is_opaque(t)
-    ]  # fmt: skip
+        for t in graph.tensors
+        if is_opaque(t)
+    ]
     return (*program.notes, *outside)
 
 

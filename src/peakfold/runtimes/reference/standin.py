@@ -26,8 +26,8 @@ _STEP = np.uint32(2654435761)
 _NOTES = {
     "tflite": "TFLite's kernels are not run here: stand-in kernels on its bytes",
     "onnx": "ops of the plan's recipe, a training step or bands, are not in the file: "
-            "stand-in kernels on its bytes",
-}  # fmt: skip
+    "stand-in kernels on its bytes",
+}
 # Runs in which a result over part of an operand is written, at least.
 _RUNS = 64
 

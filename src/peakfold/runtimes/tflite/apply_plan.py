@@ -195,8 +195,9 @@ def _sound(data: bytes, target: str) -> bool:
 
 def _check(plan: Plan) -> None:
     if plan.mode != "arena":
-        raise InvalidPlan(f"a file carries offsets, and mode {plan.mode} has none",
-                          hint="plan with --mode arena")  # fmt: skip
+        raise InvalidPlan(
+            f"a file carries offsets, and mode {plan.mode} has none", hint="plan with --mode arena"
+        )
     if plan.target not in TARGETS:
         raise InvalidPlan(f"the plan is for target {plan.target}", hint="plan with --target tflm")
     if plan.lanes != 1:

@@ -80,10 +80,11 @@ def judge_file(path: Path, target: str = "tflm") -> Check:
     except (_Wrong, ModelError) as wrong:  # operators out of order are no graph
         return Check(NAME, ok=False, detail=str(wrong))
     return Check(
-        NAME, ok=True,
+        NAME,
+        ok=True,
         detail=f"{placed} tensors placed by the file; every operator reads the values the graph "
         f"means, in {head} bytes",
-    )  # fmt: skip
+    )
 
 
 def _facts(path: Path, name: str) -> dict[Where, _Known]:

@@ -153,11 +153,17 @@ def _run(command: Sequence[str], log: Path, timeout: float) -> tuple[int, str]:
 
 def _request(job: Job, store: Path) -> dict[str, Any]:
     return {
-        "runtime": job.runtime, "model": str(Path(job.model).resolve()), "arena": job.arena,
-        "inputs": job.inputs, "results": job.results, "seeds": job.seeds,
-        "dynamic": job.dynamic, "builtin": job.builtin, "build_only": job.build_only,
+        "runtime": job.runtime,
+        "model": str(Path(job.model).resolve()),
+        "arena": job.arena,
+        "inputs": job.inputs,
+        "results": job.results,
+        "seeds": job.seeds,
+        "dynamic": job.dynamic,
+        "builtin": job.builtin,
+        "build_only": job.build_only,
         "outputs": str(store) if job.seeds else None,
-    }  # fmt: skip
+    }
 
 
 def _outcome(job: Job, answer: dict[str, Any], store: Path) -> Outcome | RunFailed:

@@ -130,9 +130,21 @@ def measure_tflm(
         for total, least in zip(totals, expected, strict=True)
     )
     return Measured(
-        "tflm", before.head, after.head, totals[0], totals[1], after.tail,
-        equal, varied(before), watch.compared, watch.equal, count, expected[1], low, wrong,
-    )  # fmt: skip
+        "tflm",
+        before.head,
+        after.head,
+        totals[0],
+        totals[1],
+        after.tail,
+        equal,
+        varied(before),
+        watch.compared,
+        watch.equal,
+        count,
+        expected[1],
+        low,
+        wrong,
+    )
 
 
 def _predicted(data: bytes) -> Arena:
@@ -165,15 +177,31 @@ def measure_litert(applied: Applied, where: str, *, runs: int = _RUNS, seed: int
     with tempfile.TemporaryDirectory(prefix="peakfold-") as folder:
         files = _Files(Path(folder), where)
         jobs = [
-            Job(files.put(data), 0, shape.inputs, shape.results, seeds, runtime="litert",
-                dynamic=arena_tensors(parse_model(data)))
+            Job(
+                files.put(data),
+                0,
+                shape.inputs,
+                shape.results,
+                seeds,
+                runtime="litert",
+                dynamic=arena_tensors(parse_model(data)),
+            )
             for data in (applied.plain, applied.data)
-        ]  # fmt: skip
+        ]
         before, after = files.run(jobs)
     return Measured(
-        "litert", before.head, after.head, None, None, None, equal_outputs(before, after),
-        varied(before), 0, None, runs,
-    )  # fmt: skip
+        "litert",
+        before.head,
+        after.head,
+        None,
+        None,
+        None,
+        equal_outputs(before, after),
+        varied(before),
+        0,
+        None,
+        runs,
+    )
 
 
 class _Files:
@@ -215,9 +243,12 @@ class _Watched:
         graph = parse_model(self.data).subgraphs[0]
         total = sum(round_up(tensor_bytes(tensor) or 0, 16) for tensor in graph.tensors)
         self.job = Job(
-            files.put(self.data), 2 * total + 4 * _SLACK, shape.inputs,
-            shape.results + len(self.tensors), seeds,
-        )  # fmt: skip
+            files.put(self.data),
+            2 * total + 4 * _SLACK,
+            shape.inputs,
+            shape.results + len(self.tensors),
+            seeds,
+        )
         own = replace(self.job, model=files.put(plain), results=shape.results + len(first))
         before, after = run_all([own, self.job])
         self.good = after if isinstance(after, Outcome) else None
@@ -249,9 +280,10 @@ class _Watched:
             path = self.files.put(rewrite(self.data, edit))
             (outcome,) = run_all([replace(self.job, model=path)])
             same = (
-                isinstance(outcome, Outcome) and self.good is not None
+                isinstance(outcome, Outcome)
+                and self.good is not None
                 and equal_outputs(self.good, outcome)
-            )  # fmt: skip
+            )
             found.append(Control(what, not judge_file(path).ok, not same))
         return tuple(found)
 
@@ -279,8 +311,15 @@ def _picked(outcome: Outcome, places: list[int]) -> Outcome:
 
 def keeps_state(model: Model) -> bool:
     """Whether a run depends on earlier ones: variables, or operators that keep a history."""
-    history = {"VAR_HANDLE", "CIRCULAR_BUFFER", "SignalFramer", "SignalStacker", "SignalDelay",
-               "SignalOverlapAdd", "SignalFilterBankSpectralSubtraction"}  # fmt: skip
+    history = {
+        "VAR_HANDLE",
+        "CIRCULAR_BUFFER",
+        "SignalFramer",
+        "SignalStacker",
+        "SignalDelay",
+        "SignalOverlapAdd",
+        "SignalFilterBankSpectralSubtraction",
+    }
     return any(
         tensor.isVariable for graph in model.subgraphs for tensor in graph.tensors or ()
     ) or any(

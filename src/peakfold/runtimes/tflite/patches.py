@@ -124,8 +124,10 @@ class _Growing:
         elif op.kind == "concat":
             most = load_target("tflm").concat_operands
             if len(op.inputs) > most:
-                raise InvalidPlan(f"it joins {len(op.inputs)} bands, and the interpreter at most "
-                                  f"{most}", hint=f"plan with --split TENSOR={most}")  # fmt: skip
+                raise InvalidPlan(
+                    f"it joins {len(op.inputs)} bands, and the interpreter at most {most}",
+                    hint=f"plan with --split TENSOR={most}",
+                )
             inputs = tuple(self._index(name) for name in op.inputs)
             axis = context(op, self.split.by_name).int_attr("axis", 0)
             made = NewOperator(-1, "CONCATENATION", inputs, (self._index(op.outputs[0]),), axis)
@@ -165,8 +167,11 @@ class _Growing:
         begin = [0] * len(shape)
         for axis, start in zip(ctx.ints("axes") or (), ctx.ints("starts") or (), strict=True):
             begin[axis] = start
-        inputs = (source, self._constant(tuple(begin), (len(shape),)),
-                  self._constant(shape, (len(shape),)))  # fmt: skip
+        inputs = (
+            source,
+            self._constant(tuple(begin), (len(shape),)),
+            self._constant(shape, (len(shape),)),
+        )
         return NewOperator(-1, "SLICE", inputs, (self._tensor(op.outputs[0], source),))
 
     def _index(self, name: str) -> int:
@@ -266,8 +271,9 @@ def _operator(model: Model, new: NewOperator, codes: dict[str, int]) -> Any:
 
 
 _VERSIONS: Mapping[str, Mapping[str, int]] = {
-    "SLICE": {"INT8": 2, "INT16": 4}, "CONCATENATION": {"INT8": 2, "INT16": 3},
-}  # fmt: skip
+    "SLICE": {"INT8": 2, "INT16": 4},
+    "CONCATENATION": {"INT8": 2, "INT16": 3},
+}
 
 
 def _code(model: Model, builtin: str, result: Any, codes: dict[str, int]) -> int:

@@ -128,7 +128,7 @@ def fold(model: Model, subgraph: int, operators: Sequence[int]) -> None:
         raise RunFailed(
             f"constants cannot be computed here ({', '.join(names)}): {error.what}",
             hint="plan with --no-fold",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _store(model: Model, subgraph: int, at: int, values: Sequence[NDArray[Any]]) -> None:

@@ -93,9 +93,11 @@ class AllocationTracker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._scopes.changed = None
         self._profile.__exit__(kind, value, trace)
         self._silence.__exit__(kind, value, trace)

@@ -142,9 +142,12 @@ class DeviceSteps:
 
 
 def run_on_device(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None,
-    options: StepOptions, allocator: Allocator,
-) -> DeviceSteps:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    options: StepOptions,
+    allocator: Allocator,
+) -> DeviceSteps:
     """Run two steps of a copy of the module on a device.
 
     Between them the cache is emptied, so that the steady step is not charged for segments that
@@ -194,9 +197,12 @@ def real_kernels(options: StepOptions) -> AbstractContextManager[Any]:
 
 
 def measure_on_device(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, allocator: Allocator | None = None,
-) -> TrainingMeasurement:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    allocator: Allocator | None = None,
+) -> TrainingMeasurement:
     """Predict two training steps, then run them on a device.
 
     Three runs: on tensors without memory, on the device with every storage followed, and on the
@@ -222,19 +228,22 @@ def measure_on_device(
     loaded = on_device(predicted, options)
     measured = run_on_device(module, args, kwargs, options, allocator)
     followed = real_steps(
-        module, args, kwargs, options, device=allocator.device,
+        module,
+        args,
+        kwargs,
+        options,
+        device=allocator.device,
         kernels=lambda: real_kernels(options),
-    )  # fmt: skip
+    )
     return TrainingMeasurement(
         _step(predicted.first, loaded.first, followed.first, measured.first),
         _step(predicted.steady, loaded.steady, followed.steady, measured.steady),
-        predicted, outside=measured.outside,
-    )  # fmt: skip
+        predicted,
+        outside=measured.outside,
+    )
 
 
-def _step(
-    plain: Run, loaded: Run, followed: Run, measured: Mapping[str, Bytes]
-) -> StepMeasurement:  # fmt: skip
+def _step(plain: Run, loaded: Run, followed: Run, measured: Mapping[str, Bytes]) -> StepMeasurement:
     expected = phase_footprints(loaded)
     none = Bytes(0, 0)
     device = {
@@ -242,6 +251,10 @@ def _step(
         for phase in dict.fromkeys((*expected, *measured))
     }
     return StepMeasurement(
-        plain.peak, max(one.allocated for one, _ in device.values()), followed.peak,
-        max(two.allocated for _, two in device.values()), both_peaks(plain, followed), device,
-    )  # fmt: skip
+        plain.peak,
+        max(one.allocated for one, _ in device.values()),
+        followed.peak,
+        max(two.allocated for _, two in device.values()),
+        both_peaks(plain, followed),
+        device,
+    )

@@ -57,9 +57,11 @@ def own_options(example: Example, options: StepOptions) -> StepOptions:
 
 
 def steps_of(
-    example: Example, options: StepOptions, dims: Mapping[str, int],
+    example: Example,
+    options: StepOptions,
+    dims: Mapping[str, int],
     workspace: Callable[[Any, Any, Any], int] | None = None,
-) -> Steps:  # fmt: skip
+) -> Steps:
     """Two steps of an example at these numbers for its named dimensions.
 
     Raises:
@@ -92,8 +94,9 @@ def forward_of(example: Example, options: StepOptions, dims: Mapping[str, int]) 
 
 def _own_size(dims: Mapping[str, int]) -> None:
     if dims:
-        raise UsageError("what is run has the size of its example",
-                         hint="leave --dim out, or the route: run")  # fmt: skip
+        raise UsageError(
+            "what is run has the size of its example", hint="leave --dim out, or the route: run"
+        )
 
 
 _COUNTER: Final = 8
@@ -164,8 +167,10 @@ def batch_name(example: Example) -> str:
         UsageError: none or several are named and none is called batch.
     """
     if example.route == "run":
-        raise UsageError("a step that is run has the size of its example",
-                         hint="the batch is asked about without the route: run")  # fmt: skip
+        raise UsageError(
+            "a step that is run has the size of its example",
+            hint="the batch is asked about without the route: run",
+        )
     names = {label for axes in example.dynamic.values() for label in axes.values()}
     if "batch" in names or len(names) == 1:
         return "batch" if "batch" in names else next(iter(names))

@@ -38,9 +38,12 @@ class Lever:
 
 
 def levers(
-    options: StepOptions, dims: Mapping[str, int], name: str, batch: int | None,
+    options: StepOptions,
+    dims: Mapping[str, int],
+    name: str,
+    batch: int | None,
     device: Device | None = None,
-) -> Iterator[Lever]:  # fmt: skip
+) -> Iterator[Lever]:
     """Changes near enough to the step, in the order of their cost; each alone.
 
     Args:
@@ -62,8 +65,9 @@ def levers(
         yield Lever(
             f"batch in {parts} parts, accumulated",
             replace(options, accumulate=parts * options.accumulate),
-            {**dims, name: batch // parts}, whole=True,
-        )  # fmt: skip
+            {**dims, name: batch // parts},
+            whole=True,
+        )
         parts *= 2
 
 

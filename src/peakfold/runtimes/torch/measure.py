@@ -77,9 +77,12 @@ class TrainingMeasurement:
 
 
 def measure_training(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, route: str = "",
-) -> TrainingMeasurement:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    route: str = "",
+) -> TrainingMeasurement:
     """Predict two steps, then run them for real: storages followed once, allocations once.
 
     Args:
@@ -113,9 +116,11 @@ def measure_training(
 
 
 def run_steps(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
     options: StepOptions | None = None,
-) -> Steps:  # fmt: skip
+) -> Steps:
     """Two training steps really run on this CPU, recorded by torch's allocator alone.
 
     No mode and no subclass watches them, so that they take the course of any other run, and what
@@ -137,9 +142,11 @@ def run_steps(
 
 
 def run_forward(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
     options: StepOptions | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """A forward pass really run on this CPU, recorded by torch's allocator alone.
 
     Args:
@@ -158,9 +165,12 @@ def run_forward(
 
 
 def measure_forward(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, route: str = "",
-) -> StepMeasurement:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    route: str = "",
+) -> StepMeasurement:
     """Predict a forward pass without gradients, then run it: followed once, allocated once.
 
     Args:
@@ -203,9 +213,13 @@ def on_this_cpu(options: StepOptions) -> None:
 def _measurement(plain: Run, loaded: Run, real: Run, allocated: Run) -> StepMeasurement:
     plain = plain.without_scratch()
     return StepMeasurement(
-        plain.peak, loaded.peak, real.peak, allocated.peak, both_peaks(plain, real),
+        plain.peak,
+        loaded.peak,
+        real.peak,
+        allocated.peak,
+        both_peaks(plain, real),
         notes=plain.notes,
-    )  # fmt: skip
+    )
 
 
 def both_peaks(predicted: Run, followed: Run) -> dict[str, tuple[int, int]]:

@@ -38,8 +38,11 @@ class Asked:
     @property
     def wrong(self) -> list[int]:
         """Budgets with a false answer."""
-        return [self.need + more for more, said in zip(AROUND, self.said, strict=True)
-                if said is not None and said != (more >= 0)]  # fmt: skip
+        return [
+            self.need + more
+            for more, said in zip(AROUND, self.said, strict=True)
+            if said is not None and said != (more >= 0)
+        ]
 
 
 def answers(models: dict[str, bytes]) -> list[Asked]:

@@ -24,8 +24,12 @@ MISSING = "needs a C compiler and nm" if not (shutil.which("cc") and shutil.whic
 """Why the interpreter's calls cannot be seen here; empty where they can."""
 
 _KINDS: dict[str, Any] = {
-    "k": "keep", "h": "hold", "x": "release", "r": "resize", "v": "reserve",
-}  # fmt: skip
+    "k": "keep",
+    "h": "hold",
+    "x": "release",
+    "r": "resize",
+    "v": "reserve",
+}
 _PLANNER = 1 << 20
 """The planner takes all that is left, which is more than any temporary."""
 
@@ -66,8 +70,13 @@ def asked(requests: Sequence[tuple[Path, int]]) -> list[Any]:
         while len(done) < len(requests):
             left = [(str(path), arena) for path, arena in requests[len(done) :]]
             request.write_text(json.dumps(left))
-            command = [sys.executable, "-m", "tests.runtimes.tflite.oracle.trace", library(),
-                       str(request)]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "tests.runtimes.tflite.oracle.trace",
+                library(),
+                str(request),
+            ]
             end = subprocess.run(command, capture_output=True, text=True, check=False)
             answers = Path(f"{request}.answer").read_text().splitlines()
             done += [json.loads(line) for line in answers]
@@ -153,8 +162,9 @@ def slice_number() -> int:
     """Which tenth a commit tries: the number of commits, modulo ten; 0 without a history."""
     command = ["git", "rev-list", "--count", "HEAD"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True,
-                              cwd=Path(__file__).parent).stdout  # fmt: skip
+        told = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return 0
     return int(told) % 10

@@ -18,7 +18,7 @@ from tests.runtimes.tflite.oracle.parts import (
     ints,
     scales,
     weights,
-)  # fmt: skip
+)
 
 
 def network(seed: int) -> bytes:
@@ -39,8 +39,17 @@ def network(seed: int) -> bytes:
 
 def _conv(rng: Random, made: Model, kind: str, x: int, side: int, c: int) -> tuple[int, int, int]:
     n = rng.choice((1, 5, 16, 40, 96, 200))
-    y = convolution(made, kind, x, side, (c, n), k=rng.choice((1, 3)), deep=False,
-                    with_bias=rng.random() < 0.8, by_channel=rng.random() < 0.8)  # fmt: skip
+    y = convolution(
+        made,
+        kind,
+        x,
+        side,
+        (c, n),
+        k=rng.choice((1, 3)),
+        deep=False,
+        with_bias=rng.random() < 0.8,
+        by_channel=rng.random() < 0.8,
+    )
     return y, side, n
 
 
@@ -60,8 +69,17 @@ def _pool(rng: Random, made: Model, kind: str, x: int, side: int, c: int) -> tup
     if side < 2:
         return x, side, c
     y = made.real(kind, (1, side // 2, side // 2, c))
-    made.op("AVERAGE_POOL_2D", [x], [y], "Pool2DOptions", strideH=2, strideW=2, filterHeight=2,
-            filterWidth=2, padding=1)  # fmt: skip
+    made.op(
+        "AVERAGE_POOL_2D",
+        [x],
+        [y],
+        "Pool2DOptions",
+        strideH=2,
+        strideW=2,
+        filterHeight=2,
+        filterWidth=2,
+        padding=1,
+    )
     return y, side // 2, c
 
 
@@ -77,8 +95,12 @@ def _grow(rng: Random, made: Model, kind: str, x: int, side: int, c: int) -> tup
     if side > 8:
         return x, side, c
     y = made.real(kind, (1, 2 * side, 2 * side, c))
-    made.op("RESIZE_NEAREST_NEIGHBOR", [x, ints(made, [2 * side, 2 * side])], [y],
-            "ResizeNearestNeighborOptions")  # fmt: skip
+    made.op(
+        "RESIZE_NEAREST_NEIGHBOR",
+        [x, ints(made, [2 * side, 2 * side])],
+        [y],
+        "ResizeNearestNeighborOptions",
+    )
     return y, 2 * side, c
 
 
@@ -98,8 +120,9 @@ def _head(rng: Random, made: Model, kind: str, x: int, c: int) -> int:
     w = made.const(weights(kind), 1, (n, c), scales(kind, n if by_channel else 1))
     b = made.const(bias(kind), 0, (n,), scales(kind, n if by_channel else 1, 0.0005))
     made.op("FULLY_CONNECTED", [flat, w, b], [y], "FullyConnectedOptions")
-    z = made.tensor(kind, (1, n), scale=1 / 256 if kind == "INT8" else None,
-                    zero=-128 if kind == "INT8" else 0)  # fmt: skip
+    z = made.tensor(
+        kind, (1, n), scale=1 / 256 if kind == "INT8" else None, zero=-128 if kind == "INT8" else 0
+    )
     made.op("SOFTMAX", [y], [z], "SoftmaxOptions", beta=1.0)
     return z
 

@@ -15,8 +15,16 @@ def logic(rng: Random) -> Iterator[tuple[str, bytes]]:
         yield name, one(name, [("BOOL", (a,))] * 2, [("BOOL", (a,))])
     yield "LOGICAL_NOT", one("LOGICAL_NOT", [("BOOL", (a,))], [("BOOL", (a,))])
     made = Model()
-    yield "REDUCE_ALL", one("REDUCE_ALL", [("BOOL", (4, a)), ints(made, [1])], [("BOOL", (4,))],
-                            "ReducerOptions", made)  # fmt: skip
+    yield (
+        "REDUCE_ALL",
+        one(
+            "REDUCE_ALL",
+            [("BOOL", (4, a)), ints(made, [1])],
+            [("BOOL", (4,))],
+            "ReducerOptions",
+            made,
+        ),
+    )
     yield "BROADCAST_ARGS", one("BROADCAST_ARGS", [("INT32", (2,))] * 2, [("INT32", (2,))])
     yield "IF", branches(8 * a)
     yield "WHILE", loop(8 * a)
@@ -69,8 +77,11 @@ def loop(n: int) -> bytes:
     made.op("LESS", [a, made.const("FLOAT32", [3.0])], [go])
     made.ends([a, b], [go])
     made.subgraph()
-    a, b, c = (made.tensor("FLOAT32", (1,)), made.tensor("FLOAT32", (1, n)),
-               made.tensor("FLOAT32", (1,)))  # fmt: skip
+    a, b, c = (
+        made.tensor("FLOAT32", (1,)),
+        made.tensor("FLOAT32", (1, n)),
+        made.tensor("FLOAT32", (1,)),
+    )
     made.op("ADD", [a, made.const("FLOAT32", [1.0])], [c], "AddOptions")
     made.ends([a, b], [c, b])
     return made.bytes()
@@ -104,13 +115,24 @@ def recurrent(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
     time = made.const(state, 1, (2 * units, size), scales(kind, 1))
     b = made.const(bias(kind), 0, (units,), scales(kind, 1, 1e-5))  # of state and time
     kept = made.tensor(state, (1, 2 * units * size), variable=True)
-    yield "SVDF", one("SVDF", [(kind, (1, n)), w, time, b, kept], [(kind, (1, units))],
-                      "SVDFOptions", made, rank=2)  # fmt: skip
+    yield (
+        "SVDF",
+        one(
+            "SVDF",
+            [(kind, (1, n)), w, time, b, kept],
+            [(kind, (1, units))],
+            "SVDFOptions",
+            made,
+            rank=2,
+        ),
+    )
     made = Model()
     into = [made.const(kind, 1, (units, n), scales(kind, 1)) for _ in range(4)]
     back = [made.const(kind, 1, (units, units), scales(kind, 1)) for _ in range(4)]
-    plus = [made.const("INT32" if small else "FLOAT32", 0, (units,), scales(kind, 1, 0.0005))
-            for _ in range(4)]  # fmt: skip
+    plus = [
+        made.const("INT32" if small else "FLOAT32", 0, (units,), scales(kind, 1, 0.0005))
+        for _ in range(4)
+    ]
     hidden = made.tensor(kind, (1, units), variable=True, scale=1 / 128 if small else None)
     cell = made.tensor(state, (1, units), variable=True, scale=1 / 32768 if small else None)
     x = made.tensor(kind, (1, 5, n))
@@ -119,8 +141,15 @@ def recurrent(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
     between += [made.tensor(kind, (0,), scale=1 / 128)] if small else []
     absent = [-1, -1, -1]
     inputs = [x, *into, *back, *absent, *plus, -1, -1, hidden, cell, *absent, -1]
-    at = made.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [y], "UnidirectionalSequenceLSTMOptions",
-                 fusedActivationFunction=4, cellClip=10.0, timeMajor=False)  # fmt: skip
+    at = made.op(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        inputs,
+        [y],
+        "UnidirectionalSequenceLSTMOptions",
+        fusedActivationFunction=4,
+        cellClip=10.0,
+        timeMajor=False,
+    )
     made.graph.operators[at].intermediates = between or None
     yield "LSTM", made.ends([x], [y]).bytes()
 
@@ -130,35 +159,88 @@ def signals(rng: Random) -> Iterator[tuple[str, bytes]]:
     points = 2 ** rng.randint(5, 8)
     for kind, number in (("INT16", 7), ("INT32", 2), ("FLOAT32", 0)):
         more = {"fft_length": points, "T": number}
-        yield f"SignalRfft/{kind}", one("SignalRfft", [(kind, (points,))],
-                                        [(kind, (points + 2,))], custom=more)  # fmt: skip
-        yield f"SignalIrfft/{kind}", one("SignalIrfft", [(kind, (points + 2,))],
-                                         [(kind, (points,))], custom=more)  # fmt: skip
+        yield (
+            f"SignalRfft/{kind}",
+            one("SignalRfft", [(kind, (points,))], [(kind, (points + 2,))], custom=more),
+        )
+        yield (
+            f"SignalIrfft/{kind}",
+            one("SignalIrfft", [(kind, (points + 2,))], [(kind, (points,))], custom=more),
+        )
     n, step = 4 * rng.randint(1, 5), 4 * rng.randint(1, 3)
-    yield "SignalDelay", one("SignalDelay", [("INT16", (2, n))], [("INT16", (2, n))],
-                             custom={"delay_length": 3})  # fmt: skip
-    yield "SignalFramer", one(
-        "SignalFramer", [("INT16", (1, step))], [("INT16", (1, 1, 2 * step)), ("BOOL", ())],
-        custom={"frame_size": 2 * step, "frame_step": step, "prefill": 1})  # fmt: skip
-    yield "SignalStacker", one(
-        "SignalStacker", [("INT16", (n,))], [("INT16", (3 * n,)), ("BOOL", ())],
-        custom={"num_channels": n, "stacker_left_context": 1, "stacker_right_context": 1,
-                "stacker_step": 1})  # fmt: skip
+    yield (
+        "SignalDelay",
+        one("SignalDelay", [("INT16", (2, n))], [("INT16", (2, n))], custom={"delay_length": 3}),
+    )
+    yield (
+        "SignalFramer",
+        one(
+            "SignalFramer",
+            [("INT16", (1, step))],
+            [("INT16", (1, 1, 2 * step)), ("BOOL", ())],
+            custom={"frame_size": 2 * step, "frame_step": step, "prefill": 1},
+        ),
+    )
+    yield (
+        "SignalStacker",
+        one(
+            "SignalStacker",
+            [("INT16", (n,))],
+            [("INT16", (3 * n,)), ("BOOL", ())],
+            custom={
+                "num_channels": n,
+                "stacker_left_context": 1,
+                "stacker_right_context": 1,
+                "stacker_step": 1,
+            },
+        ),
+    )
     for kind, number in (("INT16", 7), ("FLOAT32", 0)):
-        yield f"SignalOverlapAdd/{kind}", one(
-            "SignalOverlapAdd", [(kind, (1, 1, 2 * step))], [(kind, (1, step))],
-            custom={"frame_step": step, "T": number})  # fmt: skip
-    yield "CIRCULAR_BUFFER", one("CIRCULAR_BUFFER", [("INT8", (1, 1, 1, n))],
-                                 [("INT8", (1, 6, 1, n))], custom={"cycles_max": 1})  # fmt: skip
+        yield (
+            f"SignalOverlapAdd/{kind}",
+            one(
+                "SignalOverlapAdd",
+                [(kind, (1, 1, 2 * step))],
+                [(kind, (1, step))],
+                custom={"frame_step": step, "T": number},
+            ),
+        )
+    yield (
+        "CIRCULAR_BUFFER",
+        one(
+            "CIRCULAR_BUFFER",
+            [("INT8", (1, 1, 1, n))],
+            [("INT8", (1, 6, 1, n))],
+            custom={"cycles_max": 1},
+        ),
+    )
     boxes, classes, most = rng.randint(4, 9), rng.randint(2, 4), rng.randint(1, 3)
     made = Model()
     anchors = made.const("FLOAT32", 1, (boxes, 4))
-    yield "TFLite_Detection_PostProcess", one(
+    yield (
         "TFLite_Detection_PostProcess",
-        [("FLOAT32", (1, boxes, 4)), ("FLOAT32", (1, boxes, classes + 1)), anchors],
-        [("FLOAT32", (1, most, 4)), ("FLOAT32", (1, most)), ("FLOAT32", (1, most)),
-         ("FLOAT32", (1,))], made=made,
-        custom={"max_detections": most, "max_classes_per_detection": 1, "detections_per_class": 1,
-                "num_classes": classes, "nms_score_threshold": 0.0, "nms_iou_threshold": 0.5,
-                "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0,
-                "use_regular_nms": False})  # fmt: skip
+        one(
+            "TFLite_Detection_PostProcess",
+            [("FLOAT32", (1, boxes, 4)), ("FLOAT32", (1, boxes, classes + 1)), anchors],
+            [
+                ("FLOAT32", (1, most, 4)),
+                ("FLOAT32", (1, most)),
+                ("FLOAT32", (1, most)),
+                ("FLOAT32", (1,)),
+            ],
+            made=made,
+            custom={
+                "max_detections": most,
+                "max_classes_per_detection": 1,
+                "detections_per_class": 1,
+                "num_classes": classes,
+                "nms_score_threshold": 0.0,
+                "nms_iou_threshold": 0.5,
+                "y_scale": 10.0,
+                "x_scale": 10.0,
+                "h_scale": 5.0,
+                "w_scale": 5.0,
+                "use_regular_nms": False,
+            },
+        ),
+    )

@@ -18,7 +18,7 @@ from tests.runtimes.tflite.oracle.parts import (
     one,
     scales,
     weights,
-)  # fmt: skip
+)
 
 
 def convolutions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
@@ -29,27 +29,44 @@ def convolutions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
             made, side, c = Model(), rng.randint(1, 6), rng.randint(1, 40)
             n = c if deep else rng.randint(1, 120)
             x = made.real(kind, (1, side, side, c))
-            y = convolution(made, kind, x, side, (c, n), k=rng.choice((1, 3)), deep=deep,
-                            with_bias=with_bias)  # fmt: skip
-            yield ("depthwise" if deep else "conv") + "/bias" * with_bias, made.ends(
-                [x], [y]).bytes()  # fmt: skip
+            y = convolution(
+                made, kind, x, side, (c, n), k=rng.choice((1, 3)), deep=deep, with_bias=with_bias
+            )
+            yield (
+                ("depthwise" if deep else "conv") + "/bias" * with_bias,
+                made.ends([x], [y]).bytes(),
+            )
     for with_bias in (True, False):
         made, side, c, n = Model(), rng.randint(1, 4), rng.randint(1, 9), rng.randint(1, 40)
         w = made.const(weights(kind), 1, (n, 2, 2, c), scales(kind, n))
         b = [made.const(bias(kind), 0, (n,), scales(kind, n, 0.0005))] if with_bias else []
-        yield f"TRANSPOSE_CONV/{len(b)}", one(
-            "TRANSPOSE_CONV",
-            [ints(made, [1, 2 * side, 2 * side, n]), w, (kind, (1, side, side, c)), *b],
-            [(kind, (1, 2 * side, 2 * side, n))], "TransposeConvOptions", made, strideH=2,
-            strideW=2)  # fmt: skip
+        yield (
+            f"TRANSPOSE_CONV/{len(b)}",
+            one(
+                "TRANSPOSE_CONV",
+                [ints(made, [1, 2 * side, 2 * side, n]), w, (kind, (1, side, side, c)), *b],
+                [(kind, (1, 2 * side, 2 * side, n))],
+                "TransposeConvOptions",
+                made,
+                strideH=2,
+                strideW=2,
+            ),
+        )
     for by_channel in (False, True) if kind == "INT8" else (False,):
         made, c, n = Model(), rng.randint(1, 30), rng.randint(2, 90)
         w = made.const(weights(kind), 1, (n, c), scales(kind, n if by_channel else 1))
         product = 1e-5 if kind == "INT16" else 0.0005  # of the scales of input and weights
         b = made.const(bias(kind), 0, (n,), scales(kind, n if by_channel else 1, product))
-        yield f"FULLY_CONNECTED/{by_channel}", one(
-            "FULLY_CONNECTED", [(kind, (1, c)), w, b], [(kind, (1, n))], "FullyConnectedOptions",
-            made)  # fmt: skip
+        yield (
+            f"FULLY_CONNECTED/{by_channel}",
+            one(
+                "FULLY_CONNECTED",
+                [(kind, (1, c)), w, b],
+                [(kind, (1, n))],
+                "FullyConnectedOptions",
+                made,
+            ),
+        )
 
 
 def elementwise(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
@@ -58,9 +75,10 @@ def elementwise(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
     fixed = {
         "LOGISTIC": {"INT8": (1 / 256, -128), "INT16": (1 / 32768, 0)},
         "TANH": {"INT8": (1 / 128, 0), "INT16": (1 / 32768, 0)},
-        "LOG_SOFTMAX": {"INT8": (16 / 256, 127)}, "L2_NORMALIZATION": {"INT8": (1 / 128, 0)},
+        "LOG_SOFTMAX": {"INT8": (16 / 256, 127)},
+        "L2_NORMALIZATION": {"INT8": (1 / 128, 0)},
         "SOFTMAX": {"INT8": (1 / 256, -128), "INT16": (1 / 32768, 0)},
-    }  # fmt: skip
+    }
     for name, types, options in UNARY:
         if kind in types:
             quantised = fixed.get(name, {}).get(kind, ())
@@ -74,35 +92,60 @@ def elementwise(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
         if name not in ("FLOOR_DIV", "FLOOR_MOD"):
             made = Model()
             constant = made.const(kind, 1, (1, 1, dims[2]))
-            yield f"{name}/const", one(name, [(kind, dims), constant], [(kind, dims)], options,
-                                       made)  # fmt: skip
+            yield (
+                f"{name}/const",
+                one(name, [(kind, dims), constant], [(kind, dims)], options, made),
+            )
     for name, types in COMPARISONS:
         if kind in types:
             yield name, one(name, [(kind, dims)] * 2, [("BOOL", dims)])
 
 
 UNARY = (
-    ("ABS", ALL, "AbsOptions"), ("RSQRT", ALL, ""), ("NEG", FLOAT, "NegOptions"),
-    ("SQRT", FLOAT, ""), ("SQUARE", FLOAT, "SquareOptions"), ("LOG", FLOAT, ""),
-    ("EXP", FLOAT, "ExpOptions"), ("SIN", FLOAT, ""), ("COS", FLOAT, "CosOptions"),
-    ("CEIL", FLOAT, ""), ("FLOOR", FLOAT, ""), ("ROUND", FLOAT, ""), ("LOGISTIC", ALL, ""),
-    ("TANH", ALL, ""), ("ELU", NARROW, ""), ("RELU", ALL, ""), ("RELU6", ALL, ""),
-    ("HARD_SWISH", NARROW, "HardSwishOptions"), ("ZEROS_LIKE", ("INT8", "FLOAT32"), ""),
-    ("L2_NORMALIZATION", NARROW, "L2NormOptions"), ("LOG_SOFTMAX", NARROW, "LogSoftmaxOptions"),
-    ("LEAKY_RELU", ALL, "LeakyReluOptions"), ("SOFTMAX", ALL, "SoftmaxOptions"),
-)  # fmt: skip
+    ("ABS", ALL, "AbsOptions"),
+    ("RSQRT", ALL, ""),
+    ("NEG", FLOAT, "NegOptions"),
+    ("SQRT", FLOAT, ""),
+    ("SQUARE", FLOAT, "SquareOptions"),
+    ("LOG", FLOAT, ""),
+    ("EXP", FLOAT, "ExpOptions"),
+    ("SIN", FLOAT, ""),
+    ("COS", FLOAT, "CosOptions"),
+    ("CEIL", FLOAT, ""),
+    ("FLOOR", FLOAT, ""),
+    ("ROUND", FLOAT, ""),
+    ("LOGISTIC", ALL, ""),
+    ("TANH", ALL, ""),
+    ("ELU", NARROW, ""),
+    ("RELU", ALL, ""),
+    ("RELU6", ALL, ""),
+    ("HARD_SWISH", NARROW, "HardSwishOptions"),
+    ("ZEROS_LIKE", ("INT8", "FLOAT32"), ""),
+    ("L2_NORMALIZATION", NARROW, "L2NormOptions"),
+    ("LOG_SOFTMAX", NARROW, "LogSoftmaxOptions"),
+    ("LEAKY_RELU", ALL, "LeakyReluOptions"),
+    ("SOFTMAX", ALL, "SoftmaxOptions"),
+)
 BINARY = (
-    ("ADD", ALL, "AddOptions"), ("SUB", ALL, "SubOptions"), ("MUL", ALL, "MulOptions"),
-    ("DIV", NARROW, "DivOptions"), ("MAXIMUM", NARROW, "MaximumMinimumOptions"),
+    ("ADD", ALL, "AddOptions"),
+    ("SUB", ALL, "SubOptions"),
+    ("MUL", ALL, "MulOptions"),
+    ("DIV", NARROW, "DivOptions"),
+    ("MAXIMUM", NARROW, "MaximumMinimumOptions"),
     ("MINIMUM", NARROW, "MaximumMinimumOptions"),
     ("SQUARED_DIFFERENCE", NARROW, "SquaredDifferenceOptions"),
-    ("FLOOR_DIV", FLOAT, "FloorDivOptions"), ("FLOOR_MOD", FLOAT, "FloorModOptions"),
+    ("FLOOR_DIV", FLOAT, "FloorDivOptions"),
+    ("FLOOR_MOD", FLOAT, "FloorModOptions"),
     ("PRELU", NARROW, ""),
-)  # fmt: skip
+)
 COMPARISONS = (
-    ("EQUAL", NARROW), ("NOT_EQUAL", NARROW), ("GREATER", ALL), ("GREATER_EQUAL", NARROW),
-    ("LESS", ALL), ("LESS_EQUAL", NARROW),
-)  # fmt: skip
+    ("EQUAL", NARROW),
+    ("NOT_EQUAL", NARROW),
+    ("GREATER", ALL),
+    ("GREATER_EQUAL", NARROW),
+    ("LESS", ALL),
+    ("LESS_EQUAL", NARROW),
+)
 
 
 def reductions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
@@ -116,9 +159,20 @@ def reductions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
             yield name, one(name, [x, axes], [(kind, (1, c))], "ReducerOptions", made)
     for name in ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"):
         if name != "L2_POOL_2D" or kind == "FLOAT32":
-            yield name, one(name, [x], [(kind, (1, side // 2, side // 2, c))], "Pool2DOptions",
-                            strideH=2, strideW=2, filterHeight=2, filterWidth=2,
-                            padding=1)  # fmt: skip
+            yield (
+                name,
+                one(
+                    name,
+                    [x],
+                    [(kind, (1, side // 2, side // 2, c))],
+                    "Pool2DOptions",
+                    strideH=2,
+                    strideW=2,
+                    filterHeight=2,
+                    filterWidth=2,
+                    padding=1,
+                ),
+            )
     for name in ("ARG_MAX", "ARG_MIN"):
         if kind != "INT16":
             made = Model()
@@ -128,34 +182,61 @@ def reductions(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
     if kind != "INT16":
         made = Model()
         axis = ints(made, 1)
-        yield "CUMSUM", one("CUMSUM", [(kind, (4, c)), axis], [(kind, (4, c))], "CumsumOptions",
-                            made)  # fmt: skip
+        yield (
+            "CUMSUM",
+            one("CUMSUM", [(kind, (4, c)), axis], [(kind, (4, c))], "CumsumOptions", made),
+        )
 
 
 def moves(rng: Random, kind: str) -> Iterator[tuple[str, bytes]]:
     """Operators that move bytes."""
     n, a, b = rng.randint(2, 6), rng.randint(2, 9), rng.randint(3, 9)
     for count in (n, 2):
-        yield f"CONCATENATION/{count}", one(
-            "CONCATENATION", [(kind, (1, a))] * count, [(kind, (1, a * count))],
-            "ConcatenationOptions", axis=1)  # fmt: skip
+        yield (
+            f"CONCATENATION/{count}",
+            one(
+                "CONCATENATION",
+                [(kind, (1, a))] * count,
+                [(kind, (1, a * count))],
+                "ConcatenationOptions",
+                axis=1,
+            ),
+        )
     for name, into, out, options, fields in (
         ("PACK", [(kind, (a,))] * n, [(kind, (n, a))], "PackOptions", {"valuesCount": n}),
         ("UNPACK", [(kind, (n, a))], [(kind, (a,))] * n, "UnpackOptions", {"num": n}),
         ("ADD_N", [(kind, (a,))] * n, [(kind, (a,))], "AddNOptions", {}),
-    ):  # fmt: skip
+    ):
         if name != "ADD_N" or kind != "INT16":
             yield name, one(name, into, out, options, **fields)
     if kind == "INT16":
         yield from _indexed(kind, a, b)
         return
     made = Model()
-    yield "SPLIT", one("SPLIT", [ints(made, 1), (kind, (1, a * n))], [(kind, (1, a))] * n,
-                       "SplitOptions", made, numSplits=n)  # fmt: skip
+    yield (
+        "SPLIT",
+        one(
+            "SPLIT",
+            [ints(made, 1), (kind, (1, a * n))],
+            [(kind, (1, a))] * n,
+            "SplitOptions",
+            made,
+            numSplits=n,
+        ),
+    )
     made = Model()
     sizes, axis = ints(made, [a] * n), ints(made, 1)
-    yield "SPLIT_V", one("SPLIT_V", [(kind, (1, a * n)), sizes, axis], [(kind, (1, a))] * n,
-                         "SplitVOptions", made, numSplits=n)  # fmt: skip
+    yield (
+        "SPLIT_V",
+        one(
+            "SPLIT_V",
+            [(kind, (1, a * n)), sizes, axis],
+            [(kind, (1, a))] * n,
+            "SplitVOptions",
+            made,
+            numSplits=n,
+        ),
+    )
     yield from _indexed(kind, a, b)
 
 
@@ -197,8 +278,7 @@ def _indexed(kind: str, a: int, b: int) -> Iterator[tuple[str, bytes]]:
             if name == "BROADCAST_TO":
                 data = one(name, [(kind, before), *where], [(kind, after)], options, made)
             else:
-                data = one(name, [(kind, before), *where], [(kind, after)], options, made,
-                           **fields)  # fmt: skip
+                data = one(name, [(kind, before), *where], [(kind, after)], options, made, **fields)
             yield name, data
     yield from _mixed(kind, a, b)
 
@@ -208,38 +288,90 @@ def _mixed(kind: str, a: int, b: int) -> Iterator[tuple[str, bytes]]:
     made = Model()
     if kind != "INT16":
         pads, zero = ints(made, [[1, 1], [0, 2]]), made.const(kind, 0, (1,))
-        yield "PADV2", one("PADV2", [(kind, (a, b)), pads, zero], [(kind, (a + 2, b + 2))],
-                           "PadV2Options", made)  # fmt: skip
-    yield "SELECT_V2", one("SELECT_V2", [("BOOL", (a, b)), (kind, (a, b)), (kind, (a, b))],
-                           [(kind, (a, b))], "SelectV2Options")  # fmt: skip
+        yield (
+            "PADV2",
+            one(
+                "PADV2",
+                [(kind, (a, b)), pads, zero],
+                [(kind, (a + 2, b + 2))],
+                "PadV2Options",
+                made,
+            ),
+        )
+    yield (
+        "SELECT_V2",
+        one(
+            "SELECT_V2",
+            [("BOOL", (a, b)), (kind, (a, b)), (kind, (a, b))],
+            [(kind, (a, b))],
+            "SelectV2Options",
+        ),
+    )
     yield "SHAPE", one("SHAPE", [(kind, (a, b))], [("INT32", (2,))], "ShapeOptions", outType=2)
-    yield "CAST", one("CAST", [(kind, (a, b))], [("INT32", (a, b))], "CastOptions",
-                      inDataType={"FLOAT32": 0, "INT16": 7, "INT8": 9}[kind],
-                      outDataType=2)  # fmt: skip
+    yield (
+        "CAST",
+        one(
+            "CAST",
+            [(kind, (a, b))],
+            [("INT32", (a, b))],
+            "CastOptions",
+            inDataType={"FLOAT32": 0, "INT16": 7, "INT8": 9}[kind],
+            outDataType=2,
+        ),
+    )
     for adjoint in (False, True):
         left, right = ((2, b, 3), (2, a, b)) if adjoint else ((2, 3, b), (2, b, a))
-        yield f"BATCH_MATMUL/{adjoint}", one(
-            "BATCH_MATMUL", [(kind, left), (kind, right)], [(kind, (2, 3, a))],
-            "BatchMatMulOptions", adjX=adjoint, adjY=adjoint)  # fmt: skip
+        yield (
+            f"BATCH_MATMUL/{adjoint}",
+            one(
+                "BATCH_MATMUL",
+                [(kind, left), (kind, right)],
+                [(kind, (2, 3, a))],
+                "BatchMatMulOptions",
+                adjX=adjoint,
+                adjY=adjoint,
+            ),
+        )
     if kind == "INT16":
-        yield "QUANTIZE", one("QUANTIZE", [("FLOAT32", (a, b))], [(kind, (a, b))],
-                              "QuantizeOptions")  # fmt: skip
+        yield (
+            "QUANTIZE",
+            one("QUANTIZE", [("FLOAT32", (a, b))], [(kind, (a, b))], "QuantizeOptions"),
+        )
         return
     made = Model()
-    yield "FILL", one("FILL", [ints(made, [a, b]), (kind, ())], [(kind, (a, b))], "FillOptions",
-                      made)  # fmt: skip
+    yield (
+        "FILL",
+        one("FILL", [ints(made, [a, b]), (kind, ())], [(kind, (a, b))], "FillOptions", made),
+    )
     made = Model()
     start = ints(made, [1, 0])
-    yield "DYNAMIC_UPDATE_SLICE", one(
-        "DYNAMIC_UPDATE_SLICE", [(kind, (a, b)), (kind, (1, b)), start], [(kind, (a, b))],
-        "DynamicUpdateSliceOptions", made)  # fmt: skip
+    yield (
+        "DYNAMIC_UPDATE_SLICE",
+        one(
+            "DYNAMIC_UPDATE_SLICE",
+            [(kind, (a, b)), (kind, (1, b)), start],
+            [(kind, (a, b))],
+            "DynamicUpdateSliceOptions",
+            made,
+        ),
+    )
     made = Model()
     table = made.const(kind, 1, (a, b), scales(kind, 1))
-    yield "EMBEDDING_LOOKUP", one("EMBEDDING_LOOKUP", [("INT32", (2,)), table],
-                                  [(kind, (2, b), 0.01, 0)] if kind == "INT8" else
-                                  [(kind, (2, b))], made=made)  # fmt: skip
+    yield (
+        "EMBEDDING_LOOKUP",
+        one(
+            "EMBEDDING_LOOKUP",
+            [("INT32", (2,)), table],
+            [(kind, (2, b), 0.01, 0)] if kind == "INT8" else [(kind, (2, b))],
+            made=made,
+        ),
+    )
     if kind == "INT8":
-        yield "DEQUANTIZE", one("DEQUANTIZE", [(kind, (a, b))], [("FLOAT32", (a, b))],
-                                "DequantizeOptions")  # fmt: skip
-        yield "QUANTIZE", one("QUANTIZE", [("FLOAT32", (a, b))], [(kind, (a, b))],
-                              "QuantizeOptions")  # fmt: skip
+        yield (
+            "DEQUANTIZE",
+            one("DEQUANTIZE", [(kind, (a, b))], [("FLOAT32", (a, b))], "DequantizeOptions"),
+        )
+        yield (
+            "QUANTIZE",
+            one("QUANTIZE", [("FLOAT32", (a, b))], [(kind, (a, b))], "QuantizeOptions"),
+        )

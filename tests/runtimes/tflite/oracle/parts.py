@@ -42,10 +42,14 @@ class Model(Build):
 
 
 def one(
-    name: str, operands: Sequence[int | tuple[Any, ...]], results: Sequence[tuple[Any, ...]],
-    options: str = "", made: Model | None = None, custom: dict[str, Any] | None = None,
+    name: str,
+    operands: Sequence[int | tuple[Any, ...]],
+    results: Sequence[tuple[Any, ...]],
+    options: str = "",
+    made: Model | None = None,
+    custom: dict[str, Any] | None = None,
     **fields: Any,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A model of one operator; operands are kinds and dims, or tensors that `made` has."""
     made = made or Model()
     inputs = [o if isinstance(o, int) else made.tensor(o[0], o[1]) for o in operands]
@@ -81,9 +85,17 @@ def weights(kind: str) -> str:
 
 
 def convolution(
-    made: Model, kind: str, x: int, side: int, channels: tuple[int, int], *, k: int, deep: bool,
-    with_bias: bool = True, by_channel: bool = True,
-) -> int:  # fmt: skip
+    made: Model,
+    kind: str,
+    x: int,
+    side: int,
+    channels: tuple[int, int],
+    *,
+    k: int,
+    deep: bool,
+    with_bias: bool = True,
+    by_channel: bool = True,
+) -> int:
     """A convolution by channel; its result."""
     c, n = channels
     dims = (1, k, k, n) if deep else (n, k, k, c)
@@ -94,6 +106,15 @@ def convolution(
     y = made.real(kind, (1, side, side, n))
     name, more = ("DEPTHWISE_CONV_2D", {"depthMultiplier": 1}) if deep else ("CONV_2D", {})
     options = "DepthwiseConv2DOptions" if deep else "Conv2DOptions"
-    made.op(name, [x, w, b], [y], options, strideH=1, strideW=1, dilationHFactor=1,
-            dilationWFactor=1, **more)  # fmt: skip
+    made.op(
+        name,
+        [x, w, b],
+        [y],
+        options,
+        strideH=1,
+        strideW=1,
+        dilationHFactor=1,
+        dilationWFactor=1,
+        **more,
+    )
     return y

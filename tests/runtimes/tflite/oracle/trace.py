@@ -49,8 +49,9 @@ def hooked(library: str) -> Any:
         if path in line
     )
     listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-    symbols = {p[2]: base + int(p[0], 16) for p in map(str.split, listed.splitlines())
-               if len(p) == 3}  # fmt: skip
+    symbols = {
+        p[2]: base + int(p[0], 16) for p in map(str.split, listed.splitlines()) if len(p) == 3
+    }
     found = ctypes.CDLL(library)
     found.hook.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64, ctypes.c_int]
     table = symbols.get(f"_ZTVN{_ALLOCATOR}E")

@@ -68,9 +68,12 @@ class _DeviceKernels(OnCpu):
 
 
 def _byte_dropout(
-    input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False,
+    input: torch.Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
     train: bool = True,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     del inplace  # the fused kernel makes a result either way
     if not (training and train) or p == 0.0:
         return input

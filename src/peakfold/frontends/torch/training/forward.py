@@ -30,9 +30,12 @@ from peakfold.ir.run import Run
 
 
 def fake_forward(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, workspace: Workspace | None = None,
-) -> Run:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    workspace: Workspace | None = None,
+) -> Run:
     """One forward pass of a copy of the module on fake tensors, gradients not recorded.
 
     Args:
@@ -68,9 +71,12 @@ def fake_forward(
 
 
 def real_forward(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, observe: Observe | None = None,
-) -> Run:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    observe: Observe | None = None,
+) -> Run:
     """The same on a real copy and the real inputs: the truth that `fake_forward` predicts.
 
     Args:
@@ -94,9 +100,12 @@ def real_forward(
 
 
 def _forward(
-    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions, observe: Observe,
+    module: torch.nn.Module,
+    inputs: tuple[Any, Any],
+    options: StepOptions,
+    observe: Observe,
     how: str,
-) -> Run:  # fmt: skip
+) -> Run:
     scopes = ScopeTracker(module)
     tracker = observe(scopes)
     existing(tracker, module, inputs)

@@ -71,9 +71,12 @@ class _Loss(torch.nn.Module):
 
 
 def joint_graph(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, names: Sequence[str] = (),
-) -> JointGraph:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    names: Sequence[str] = (),
+) -> JointGraph:
     """The joint graph of a module and its loss.
 
     Args:
@@ -228,8 +231,9 @@ def _write_buffers(
             continue
         target = buffers[desc.mutated_input]
         into, new = Ref(target, target.meta["val"]), Ref(node, node.meta["val"])
-        builder.call(f"write_{target.name}", torch.ops.aten.copy_.default, (into, new), {},
-                     [into], "")  # fmt: skip
+        builder.call(
+            f"write_{target.name}", torch.ops.aten.copy_.default, (into, new), {}, [into], ""
+        )
         builder.join(new.tensor, into.tensor)
         builder.alias(node, into)
 

@@ -98,8 +98,10 @@ def aim(
     if kind == "mse":
         return Aimed(kind, shape, torch.float32 if autocast is not None else real.dtype)
     if len(shape) < 2:
-        raise UsageError(f"cross-entropy of a result of the shape {shape}: it has no classes",
-                         hint="--loss mse or --loss sum, or a function")  # fmt: skip
+        raise UsageError(
+            f"cross-entropy of a result of the shape {shape}: it has no classes",
+            hint="--loss mse or --loss sum, or a function",
+        )
     if len(shape) == 3:  # batch, tokens, vocabulary
         return Aimed(kind, (shape[0] * shape[1],), torch.int64)
     return Aimed(kind, (shape[0], *shape[2:]), torch.int64)
@@ -115,8 +117,10 @@ def _aimed(real: torch.Tensor, name: str, target: torch.Tensor) -> tuple[torch.T
         return functions.mse_loss(real, target), f"mse of {shape} with targets {made}"
     if real.dim() == 3:
         loss = functions.cross_entropy(real.flatten(0, 1), target)
-        return loss, (f"cross-entropy of {shape}, taken as batch, tokens and classes, with "
-                      f"class indices {made}")  # fmt: skip
+        return loss, (
+            f"cross-entropy of {shape}, taken as batch, tokens and classes, with "
+            f"class indices {made}"
+        )
     loss = functions.cross_entropy(real, target)
     return loss, f"cross-entropy of {shape}, classes in dimension 1, with class indices {made}"
 
@@ -153,8 +157,10 @@ def _field(out: Any) -> Any:
 def _summed(losses: Mapping[Any, Any], said: str) -> tuple[Any, str]:
     values = [value for value in losses.values() if value is not None]
     if not values or not all(map(_is_one, values)):
-        raise UsageError(f"its losses ({', '.join(map(str, losses))}) are not one number each",
-                         hint="return an Example with a loss, which makes one of them")  # fmt: skip
+        raise UsageError(
+            f"its losses ({', '.join(map(str, losses))}) are not one number each",
+            hint="return an Example with a loss, which makes one of them",
+        )
     total = values[0]
     for value in values[1:]:
         total = total + value
@@ -186,8 +192,10 @@ def _one_number(loss: Any) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor):
         raise UsageError(f"the loss is a {type(loss).__name__}, not a tensor")
     if loss.numel() != 1:
-        raise UsageError(f"the loss has the shape {tuple(loss.shape)}, not one number",
-                         hint="take its mean or its sum")  # fmt: skip
+        raise UsageError(
+            f"the loss has the shape {tuple(loss.shape)}, not one number",
+            hint="take its mean or its sum",
+        )
     return loss
 
 

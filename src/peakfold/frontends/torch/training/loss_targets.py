@@ -22,9 +22,11 @@ from peakfold.frontends.torch.unwatched.following import FollowingMode
 
 
 def targeted(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None,
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
     options: StepOptions,
-) -> StepOptions:  # fmt: skip
+) -> StepOptions:
     """Options whose loss by name knows what it needs; others are left as they are.
 
     A copy of the module is run once on tensors without memory; where values decide its course,
@@ -72,9 +74,11 @@ def _aimed(
     kernels = None if real else device_kernels(options, fake=True)
     with (
         undisturbed(on_cpu=not real, functions=kernels),
-        nullcontext() if real else answered_as_plain(), mode or nullcontext(),
-        warnings.catch_warnings(), torch.enable_grad(),
-    ):  # fmt: skip
+        nullcontext() if real else answered_as_plain(),
+        mode or nullcontext(),
+        warnings.catch_warnings(),
+        torch.enable_grad(),
+    ):
         warnings.simplefilter("ignore")
         try:
             with region_of(copied, options):

@@ -21,14 +21,20 @@ _SUMS = frozenset({_aten.sum.default, _aten.sum.dim_IntList})
 _AS_THEY_ARE = frozenset(
     {_aten.where.self, _aten.masked_fill.Scalar, _aten.masked_fill.Tensor, _aten.copy_.default}
 )
-INDEXED = frozenset({
-    _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default,
-    _aten._index_put_impl_.default,
-})  # fmt: skip
+INDEXED = frozenset(
+    {
+        _aten.index.Tensor,
+        _aten.index_put.default,
+        _aten.index_put_.default,
+        _aten._index_put_impl_.default,
+    }
+)
 """Operators that take positions or masks."""
 _REDUCING = {
-    _aten.mse_loss.default: 1, _aten.smooth_l1_loss.default: 1, _aten.soft_margin_loss.default: 2,
-}  # fmt: skip
+    _aten.mse_loss.default: 1,
+    _aten.smooth_l1_loss.default: 1,
+    _aten.soft_margin_loss.default: 2,
+}
 """Losses that make a tensor of their operands' size before they reduce it, and how many."""
 _CTC_GRADIENTS = frozenset({_aten._ctc_loss_backward.default, _aten._ctc_loss_backward.Tensor})
 _MASKS = (torch.bool, torch.uint8)
@@ -142,6 +148,8 @@ def _known(mask: Any) -> torch.Tensor | None:
 
 
 _RULES: Mapping[Callable[[Any, Any], int], frozenset[Any]] = {
-    _summed: _SUMS, _other_direction: _CTC_GRADIENTS, _indexed: INDEXED,
+    _summed: _SUMS,
+    _other_direction: _CTC_GRADIENTS,
+    _indexed: INDEXED,
     _selected: frozenset({_aten.masked_select.default}),
-}  # fmt: skip
+}

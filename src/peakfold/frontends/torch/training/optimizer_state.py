@@ -16,9 +16,12 @@ from peakfold.frontends.torch.training.storages import StorageTracker
 
 
 def make_state(
-    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    optimizer: torch.optim.Optimizer, mode: FakeTensorMode,
-) -> None:  # fmt: skip
+    module: torch.nn.Module,
+    inputs: tuple[Any, Any],
+    options: StepOptions,
+    optimizer: torch.optim.Optimizer,
+    mode: FakeTensorMode,
+) -> None:
     """Give an optimizer the state that its first update makes.
 
     A twin of the optimizer updates meta tensors, which no mode slows down, and its state is

@@ -27,9 +27,11 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adagrad": torch.optim.Adagrad,
 }
 FORMS: Mapping[str, Mapping[str, bool]] = {
-    "default": {}, "for-loop": {"foreach": False}, "foreach": {"foreach": True},
+    "default": {},
+    "for-loop": {"foreach": False},
+    "foreach": {"foreach": True},
     "fused": {"fused": True},
-}  # fmt: skip
+}
 LOSSES = ("cross-entropy", "mse", "sum")
 TARGETED = ("cross-entropy", "mse")
 """Losses by name that compare the result with targets."""

@@ -87,9 +87,12 @@ def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def one_step(
-    module: torch.nn.Module, inputs: tuple[Any, Any], options: StepOptions,
-    optimizer: torch.optim.Optimizer, tracker: Watcher,
-) -> str:  # fmt: skip
+    module: torch.nn.Module,
+    inputs: tuple[Any, Any],
+    options: StepOptions,
+    optimizer: torch.optim.Optimizer,
+    tracker: Watcher,
+) -> str:
     """One step, phases told to the tracker.
 
     Args:

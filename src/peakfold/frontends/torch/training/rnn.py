@@ -34,9 +34,16 @@ def takes_onednn(args: Sequence[Any]) -> bool:
 
 
 def lstm(
-    x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], has_biases: bool, layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
     """``torch.lstm`` with the storages of its oneDNN path; arguments as there.
 
     Returns:
@@ -55,8 +62,9 @@ def lstm(
             given = list(weights[at * per : (at + 1) * per])
             if not has_biases:  # torch makes zeros of the weights' size for them
                 given += [torch.zeros(w.shape, dtype=w.dtype) for w in given]
-            out, h, c = _Layer.apply(x, *given, state[0][at], state[1][at], bool(way),
-                                      torch.is_grad_enabled())  # fmt: skip
+            out, h, c = _Layer.apply(
+                x, *given, state[0][at], state[1][at], bool(way), torch.is_grad_enabled()
+            )
             outs.append(out)
             hidden.append(h)
             cells.append(c)
@@ -101,15 +109,23 @@ _LIBRARY.define(
 
 def _forward_meta(*operands: Any) -> list[Tensor]:
     x, _, w_hh, _, _, h, c, nbytes, _ = operands
-    return [x.new_empty(*x.shape[:2], w_hh.shape[1]), torch.empty_like(h), torch.empty_like(c),
-            x.new_empty(nbytes, dtype=torch.uint8)]  # fmt: skip
+    return [
+        x.new_empty(*x.shape[:2], w_hh.shape[1]),
+        torch.empty_like(h),
+        torch.empty_like(c),
+        x.new_empty(nbytes, dtype=torch.uint8),
+    ]
 
 
 def _backward_meta(*operands: Any) -> list[Tensor]:
     x, w_ih, w_hh, _, _, h, c = operands[:7]
     biases = [w.new_empty(w.shape[0]) for w in (w_ih, w_hh)]  # of that size even without any
-    return [*map(torch.empty_like, (x, w_ih, w_hh)), *biases, torch.empty_like(h),
-            torch.empty_like(c)]  # fmt: skip
+    return [
+        *map(torch.empty_like, (x, w_ih, w_hh)),
+        *biases,
+        torch.empty_like(h),
+        torch.empty_like(c),
+    ]
 
 
 _LIBRARY.impl("lstm_layer", _forward_meta, "Meta")
@@ -144,10 +160,18 @@ def real_forward(
         size: of the hidden state.
         reverse: the direction.
     """
-    real = [torch.zeros(shape) for shape in (
-        (steps, batch, inputs), (4 * size, inputs), (4 * size, size), (4 * size,), (4 * size,),
-        (batch, size), (batch, size),
-    )]  # fmt: skip
+    real = [
+        torch.zeros(shape)
+        for shape in (
+            (steps, batch, inputs),
+            (4 * size, inputs),
+            (4 * size, size),
+            (4 * size,),
+            (4 * size,),
+            (batch, size),
+            (batch, size),
+        )
+    ]
     return real, again(real, reverse)
 
 

@@ -37,9 +37,12 @@ Observe = Callable[[ScopeTracker], Observer]
 
 
 def fake_steps(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, workspace: Workspace | None = None,
-) -> Steps:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    workspace: Workspace | None = None,
+) -> Steps:
     """Two training steps of a copy of the module on fake tensors.
 
     Args:
@@ -83,10 +86,14 @@ _UNMEASURED = {
 
 
 def real_steps(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, device: str | None = None, kernels: Kernels | None = None,
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    device: str | None = None,
+    kernels: Kernels | None = None,
     observe: Observe | None = None,
-) -> Steps:  # fmt: skip
+) -> Steps:
     """The same on a real copy and the real inputs: the truth that `fake_steps` predicts.
 
     Args:
@@ -128,9 +135,13 @@ def watched(workspace: Workspace | None = None, device: str = "cpu") -> Observe:
 
 
 def _steps(
-    module: torch.nn.Module, given: Callable[[], tuple[Any, Any]], options: StepOptions,
-    observe: Observe, *, real: bool = False,
-) -> Steps:  # fmt: skip
+    module: torch.nn.Module,
+    given: Callable[[], tuple[Any, Any]],
+    options: StepOptions,
+    observe: Observe,
+    *,
+    real: bool = False,
+) -> Steps:
     """Two steps, each on inputs as they were given: a cache among them begins anew."""
     scopes = ScopeTracker(module)
     with warnings.catch_warnings(), torch.enable_grad():
@@ -165,9 +176,11 @@ def _states(options: StepOptions, tracker: Observer) -> AbstractContextManager[N
 
 
 def existing(
-    tracker: Observer, module: torch.nn.Module, inputs: Any,
+    tracker: Observer,
+    module: torch.nn.Module,
+    inputs: Any,
     optimizer: torch.optim.Optimizer | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Tell a watcher what is there before a run."""
     tracker.existing(module.parameters(), "parameter")
     tracker.existing(module.buffers(), "state")

@@ -71,9 +71,12 @@ class _Marker:
 
 
 def step_graph(
-    module: torch.nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-    options: StepOptions | None = None, names: Sequence[str] = (),
-) -> StepGraph:  # fmt: skip
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: StepOptions | None = None,
+    names: Sequence[str] = (),
+) -> StepGraph:
     """The graph of a steady training step, recorded while it runs on fake tensors.
 
     Args:
@@ -163,9 +166,12 @@ _TRAINED = frozenset({Role.STATE, Role.PARAMETER, Role.OPTIMIZER_STATE})
 
 
 def _declare(
-    builder: GraphBuilder, module: torch.nn.Module, inputs: Any,
-    optimizer: torch.optim.Optimizer, names: Sequence[str],
-) -> None:  # fmt: skip
+    builder: GraphBuilder,
+    module: torch.nn.Module,
+    inputs: Any,
+    optimizer: torch.optim.Optimizer,
+    names: Sequence[str],
+) -> None:
     declare_module(builder, module)
     called = {id(p): name for name, p in module.named_parameters()}
     for parameter, entry in optimizer.state.items():

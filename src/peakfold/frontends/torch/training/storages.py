@@ -39,9 +39,12 @@ class StorageTracker(Watching):
     """
 
     def __init__(
-        self, scope: Callable[[], str] = lambda: "", workspace: Workspace | None = None,
-        *, cuda: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        scope: Callable[[], str] = lambda: "",
+        workspace: Workspace | None = None,
+        *,
+        cuda: bool = False,
+    ) -> None:
         super().__init__()
         self._unwatched = Unwatched()
         self._scope = scope
@@ -162,10 +165,14 @@ _WRITTEN_IN_OTHERS = frozenset(
     {_aten._safe_softmax.default, _aten.binary_cross_entropy_with_logits.default}
 )
 """Kernels that call other operators, which hide what they make unless they are opened."""
-_REDUCED = frozenset({
-    _aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.soft_margin_loss.default,
-    _aten.binary_cross_entropy.default,
-})  # fmt: skip
+_REDUCED = frozenset(
+    {
+        _aten.mse_loss.default,
+        _aten.smooth_l1_loss.default,
+        _aten.soft_margin_loss.default,
+        _aten.binary_cross_entropy.default,
+    }
+)
 
 
 _FOLDED = _aten.col2im.default

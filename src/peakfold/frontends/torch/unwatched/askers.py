@@ -43,9 +43,12 @@ def _none(*_: Any, **__: Any) -> None:
 def _answers() -> Mapping[int, tuple[Any, Any]]:
     """What is asked, by identity, and what stands for it; the first is kept so that it lives."""
     asked = {
-        FakeTensor: _Nothing, FakeTensorMode: _Nothing, fake_tensor.is_fake: _no,
-        _guards.detect_fake_mode: _none, _guards.active_fake_mode: _none,
-    }  # fmt: skip
+        FakeTensor: _Nothing,
+        FakeTensorMode: _Nothing,
+        fake_tensor.is_fake: _no,
+        _guards.detect_fake_mode: _none,
+        _guards.active_fake_mode: _none,
+    }
     return {id(thing): (thing, answer) for thing, answer in asked.items()}
 
 

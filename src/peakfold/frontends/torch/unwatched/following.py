@@ -88,12 +88,16 @@ def _facts(func: OpOverload) -> _Facts:
     )
     name = func._schema.name.partition("::")[2]
     return _Facts(
-        name, func.namespace in ("aten", "prims"), writes,
-        torch.Tag.data_dependent_output in tags, torch.Tag.dynamic_output_shape in tags,
-        torch.Tag.inplace_view in tags, torch.Tag.nondeterministic_seeded in tags,
+        name,
+        func.namespace in ("aten", "prims"),
+        writes,
+        torch.Tag.data_dependent_output in tags,
+        torch.Tag.dynamic_output_shape in tags,
+        torch.Tag.inplace_view in tags,
+        torch.Tag.nondeterministic_seeded in tags,
         name not in _READLESS and not guessable(func) and func not in BY_SHAPES,
         func in _DISPATCH_META_HANDLERS or func in _DISPATCH_HANDLE_DIRECTLY,
-    )  # fmt: skip
+    )
 
 
 @dataclass(slots=True)

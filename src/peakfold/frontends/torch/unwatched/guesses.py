@@ -82,8 +82,9 @@ _GUESSES: Mapping[Any, tuple[_Rule, int]] = {
     **dict.fromkeys((_aten.argmax.default, _aten.argmin.default), (_dealt(0), 1)),
     **dict.fromkeys((_aten.max.dim, _aten.min.dim), (_dealt(1), 1)),
     **dict.fromkeys((_aten.sort.default, _aten.sort.stable), (_ordered(1), 1)),
-    _aten.topk.default: (_dealt(1), 2), _aten.multinomial.default: (_dealt(0), _NO_DIM),
-}  # fmt: skip
+    _aten.topk.default: (_dealt(1), 2),
+    _aten.multinomial.default: (_dealt(0), _NO_DIM),
+}
 """The rule, and which argument names the dimension: the last one where it is left out."""
 
 

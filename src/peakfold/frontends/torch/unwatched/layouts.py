@@ -45,7 +45,5 @@ def _in(tensor: Any, wanted: torch.memory_format) -> Any:
     if not isinstance(tensor, FakeTensor) or tensor.is_contiguous(memory_format=wanted):
         return tensor
     with plainly():
-        bare = torch.empty(
-            tensor.shape, dtype=tensor.dtype, device="meta", memory_format=wanted
-        )  # fmt: skip
+        bare = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=wanted)
     return FakeTensor(tensor.fake_mode, bare, tensor.device)

@@ -10,9 +10,12 @@ import torch
 
 
 def pad_packed(
-    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float,
+    data: torch.Tensor,
+    batch_sizes: torch.Tensor,
+    batch_first: bool,
+    padding_value: float,
     total_length: int,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of a packed sequence laid out by step and sequence, and the lengths.
 
     Args:

@@ -91,11 +91,14 @@ def _bare(like: torch.Tensor, *shape: int) -> torch.Tensor:
 
 
 _RULES: Mapping[Any, Callable[[Sequence[Any], Of], Any]] = {
-    _aten.masked_select.default: _masked, _aten._pack_padded_sequence.default: _packed,
-    _aten._ctc_loss.Tensor: _ctc, _aten._ctc_loss_backward.Tensor: _ctc_gradient,
-    _aten._ctc_loss.default: _ctc, _aten._ctc_loss_backward.default: _ctc_gradient,
+    _aten.masked_select.default: _masked,
+    _aten._pack_padded_sequence.default: _packed,
+    _aten._ctc_loss.Tensor: _ctc,
+    _aten._ctc_loss_backward.Tensor: _ctc_gradient,
+    _aten._ctc_loss.default: _ctc,
+    _aten._ctc_loss_backward.default: _ctc_gradient,
     _aten.linalg_lstsq.default: _least_squares,
-}  # fmt: skip
+}
 BY_SHAPES = frozenset({_aten.linalg_lstsq.default})
 """Operators whose results' sizes follow without any value, whatever torch says."""
 

@@ -187,9 +187,23 @@ def gap(pool, lists, nodes, own, total, leaves, size, align, best, found):
 
 @kernel
 def fit(
-    first, last, size, align, order, at, leaves, best, limit,
-    offsets, pool, end, lists, free, nodes, found,
-):  # fmt: skip
+    first,
+    last,
+    size,
+    align,
+    order,
+    at,
+    leaves,
+    best,
+    limit,
+    offsets,
+    pool,
+    end,
+    lists,
+    free,
+    nodes,
+    found,
+):
     """Place plain live buffers in `order` from position `at` on, into `offsets` (n,).
 
     Buffers with an offset of 0 or more stay there and must come first in the order; the others
