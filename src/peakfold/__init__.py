@@ -40,7 +40,7 @@ _HOME = {
     "cost": "app.inspect", "inspect": "app.inspect", "load": "app.inspect",
     "apply": "app.apply", "measure": "app.measure",
     "plan": "app.plan", "verify": "app.plan", "pack": "packing", "Graph": "ir",
-    "Example": "frontends.torch_module",
+    "Example": "frontends.torch.module",
     "Plan": "planning", "PlanOptions": "planning", "Summary": "planning",
     "BackendMissing": "errors", "DoesNotFit": "errors", "InvalidPlan": "errors",
     "ModelError": "errors", "PeakfoldError": "errors", "TimeLimit": "errors",

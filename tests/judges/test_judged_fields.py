@@ -24,8 +24,8 @@ from peakfold.judges.verdict import LABELS
 from peakfold.planning import Plan, PlanOptions, decode_plan, make_plan
 from peakfold.planning import plan as records
 from tests.fuzzing.attack import Base, known_wrong, plan_base, told
+from tests.planning.test_examples import EX6
 
-from .test_examples import EX6
 from .test_verify import GRAPH, find, with_buffer
 
 replace = msgspec.structs.replace

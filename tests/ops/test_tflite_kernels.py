@@ -19,7 +19,7 @@ from tests.frontends.tflite.tflite_models import Builder
 from .proofs import Instance
 from .tflite_instances import blocks, cuts, slices, updates
 
-SCRIPT = Path(__file__).parents[1] / "frontends" / "litert_shapes.py"
+SCRIPT = Path(__file__).parents[1] / "frontends" / "tflite" / "litert_shapes.py"
 BUILTINS = {kind: name for name, kind in BUILTIN_KINDS.items()}
 OPTIONS = {
     "strided_slice": "StridedSliceOptions",

@@ -9,8 +9,7 @@ import pytest
 from peakfold.errors import ModelError
 from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, PlanResult, make_plan
-
-from .models import model, read
+from tests.frontends.models import model, read
 
 UNIT = PlanOptions(align=1)
 

@@ -16,8 +16,7 @@ from peakfold.ir import Role, effect_edges
 from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.transform import Fold
-
-from .models import model, read, save
+from tests.frontends.models import model, read, save
 
 BACKEND = Path(onnx.__file__).parent / "backend" / "test" / "data"
 # Shapes that no rule can give: they depend on data, or on a symbol nobody bound.

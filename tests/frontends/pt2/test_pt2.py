@@ -189,7 +189,7 @@ def test_trust_is_asked_for_and_silent(saved, tmp_path) -> None:
 
 
 def test_the_written_schemas_are_those_of_torch() -> None:
-    tool = Path(__file__).parents[2] / "tools" / "aten_schemas.py"
+    tool = Path(__file__).parents[3] / "tools" / "aten_schemas.py"
     spec = importlib.util.spec_from_file_location("aten_schemas", tool)
     assert spec is not None
     assert spec.loader is not None

@@ -497,7 +497,7 @@ def test_what_cannot_be_known_names_module_and_line():
 
     with pytest.raises(ModelError, match="values of a tensor") as caught:
         fake_steps(Does(doubtful), (torch.randint(0, 50, (2, 64)),), {}, StepOptions(**SGD))
-    assert "test_torch_known.py" in caught.value.where
+    assert "test_known.py" in caught.value.where
     assert "--route run" in caught.value.hint
 
 

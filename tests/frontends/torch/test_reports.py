@@ -12,9 +12,9 @@ from torch import nn, rand  # noqa: E402
 from peakfold.analysis.cost.counting import cost_of  # noqa: E402
 from peakfold.frontends.torch.module import capture  # noqa: E402
 from peakfold.ir import Role  # noqa: E402
+from tests.frontends.torch.test_costs import macs, meta, params  # noqa: E402
 
 from . import torch_models as zoo  # noqa: E402
-from .test_torch_costs import macs, meta, params  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.req("R65", "R63")]
 
