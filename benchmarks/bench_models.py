@@ -62,7 +62,7 @@ def measure(path: Path) -> Row:
     s, b = result.summary, best.summary
     return Row(
         path.stem,
-        len(result.study.graph.ops),
+        len(result.context.graph.ops),
         s.naive_bytes,
         s.both_bytes,
         s.arena_bytes,

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_scale import lines
 from tests.planning.order.nets import NETS, nasnet, random_dag, series_parallel
-from tests.planning.order.tools import shared_study, study_of
+from tests.planning.order.tools import context_of, shared_context
 
 from peakfold.ir import Graph, parse_graph
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.order import best_order
 
 FOLDER = Path(__file__).parents[2] / "shared" / "models" / "onnx"
@@ -44,14 +44,14 @@ class Row:
     seconds: float
 
 
-def measure(name: str, study: Study, limit: float) -> Row:
+def measure(name: str, context: PlanningContext, limit: float) -> Row:
     start = perf_counter()
-    found = best_order(study, time_limit=limit, seed=0)
+    found = best_order(context, time_limit=limit, seed=0)
     seconds = perf_counter() - start
     drop = 1 - found.peak / found.file_peak if found.file_peak else 0.0
     return Row(
         name,
-        len(study.graph.ops),
+        len(context.graph.ops),
         found.file_peak,
         found.peak,
         found.bound,
@@ -84,12 +84,12 @@ LARGE: dict[str, Callable[[], Graph]] = {
 
 def rows(limit: float, large: bool) -> Iterator[Row]:
     for name, make in (NETS | SCALE).items():
-        yield measure(name, study_of(make()), limit)
+        yield measure(name, context_of(make()), limit)
     for path in sorted(FOLDER.glob("*.onnx")):
-        yield measure(path.stem, shared_study(path), limit)
+        yield measure(path.stem, shared_context(path), limit)
     for name, make in LARGE.items() if large else ():
         # The clock ends these: 45 s leave time to read the result back by `simulate`.
-        yield measure(name, study_of(make()), 45.0)
+        yield measure(name, context_of(make()), 45.0)
 
 
 def main(arguments: list[str]) -> None:

@@ -85,11 +85,11 @@ def run(ops: int) -> dict[str, object]:
     graph = timed("read", seconds, lambda: parse_graph(text))
     timed("check", seconds, lambda: check_graph(graph))
     options = PlanOptions(strategy="by-size", zero_copy=False)
-    study = timed("index", seconds, lambda: prepare(graph, options, _no_bodies))
+    context = timed("index", seconds, lambda: prepare(graph, options, _no_bodies))
     layout = timed(
-        "liveness and greedy arena", seconds, lambda: make_layout(study, "arena", "by-size")
+        "liveness and greedy arena", seconds, lambda: make_layout(context, "arena", "by-size")
     )
-    plan = timed("write plan", seconds, lambda: plan_layout(study, layout))
+    plan = timed("write plan", seconds, lambda: plan_layout(context, layout))
     checks = timed("verify", seconds, lambda: verify_plan(graph, plan))
     return {
         "ops": len(graph.ops),
@@ -145,9 +145,11 @@ def _names(letter: str, n: int) -> str:
 
 def _rows(graph: str) -> str:
     """The buffers of a graph, one each, as `pack` reads them."""
-    study = prepare(parse_graph(graph), PlanOptions(), _no_bodies)
-    blocks = study.play(Aliasing(inplace=False, views=False)).blocks
-    rows = [f"{at},{b.pieces[0].start},{b.pieces[-1].stop},{b.size}" for at, b in enumerate(blocks)]
+    context = prepare(parse_graph(graph), PlanOptions(), _no_bodies)
+    buffers = context.timeline(Aliasing(inplace=False, views=False)).buffers
+    rows = [
+        f"{at},{b.pieces[0].start},{b.pieces[-1].stop},{b.size}" for at, b in enumerate(buffers)
+    ]
     return "\n".join(["id,lower,upper,size", *rows])
 
 

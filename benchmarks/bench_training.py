@@ -31,7 +31,7 @@ from tests.frontends.torch.torch_models import resnet50
 from peakfold.frontends.torch.training.step import StepOptions, fake_steps, step_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.modes import make_layout
-from peakfold.planning.planner import plan_layout, study_graph
+from peakfold.planning.planner import plan_layout, planning_context
 
 GB = 1e9
 
@@ -195,9 +195,9 @@ def timed(name: str) -> dict[str, object]:
     start = time.process_time()
     step = step_graph(module, args, kwargs, StepOptions(optimizer="adamw", loss="sum"))
     captured = time.process_time() - start
-    study = study_graph(step.graph, PlanOptions(time_limit=0.0))
-    layout = make_layout(study, "arena")
-    plan_layout(study, layout)
+    context = planning_context(step.graph, PlanOptions(time_limit=0.0))
+    layout = make_layout(context, "arena")
+    plan_layout(context, layout)
     planned = time.process_time() - start - captured
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {

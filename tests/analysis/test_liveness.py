@@ -42,7 +42,7 @@ def test_a_plan_without_sharing_inside_storages_is_one_run_of_reference_counting
         return  # the copy of an input is made after the last op, outside this model
     options = PlanOptions(align=1, inplace=False, views=False, fold=False, overlap=False)
     result = make_plan(graph, options)
-    live = make_layout(result.study, "arena").timeline.live.tolist()
+    live = make_layout(result.context, "arena").timeline.live.tolist()
     assert live == refcount_run(graph)
 
 

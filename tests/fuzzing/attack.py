@@ -25,7 +25,7 @@ from peakfold.judges.plan import Given, judge_plan
 from peakfold.planning import PlanOptions
 from peakfold.planning.modes import make_layout
 from peakfold.planning.plan import Plan, decode_plan
-from peakfold.planning.planner import plan_layout, study_graph
+from peakfold.planning.planner import plan_layout, planning_context
 from peakfold.transform import replay
 
 from .claims import Witness, boxes, claims
@@ -159,8 +159,8 @@ def plan_base(label: str, graph: Graph, options: PlanOptions) -> Base:
 
 def _one_plan(graph: Graph, options: PlanOptions) -> Plan:
     """What `make_plan` writes, without the other modes that it compares a plan with."""
-    study = study_graph(graph, options)
-    return plan_layout(study, make_layout(study, options.mode, options.strategy))
+    context = planning_context(graph, options)
+    return plan_layout(context, make_layout(context, options.mode, options.strategy))
 
 
 def judged(base: Base, plan: Plan, *, with_profile: bool = True) -> tuple[str, str, list[str]]:

@@ -220,7 +220,7 @@ class Oracle(Placed):
             least = {fact.input: fact.distance for fact in facts.overlap}
             return all(n in least and above >= least[n] for n in spots)
         one, two = graph[operand], graph[result]
-        alike = facts.renames or one.shape == two.shape
+        alike = facts.keeps_bytes or one.shape == two.shape
         return (
             all(n in facts.inplace for n in spots)
             and above == 0

@@ -14,7 +14,7 @@ from peakfold.ir import Graph
 from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.modes import NOTHING
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from tests.packing.oracle import optimum
 from tests.strategies import graphs
 
@@ -66,8 +66,8 @@ def least_of_all_plans(graph: Graph, options: PlanOptions) -> int:
     best = None
     for order in topological_orders(graph):
         ops = tuple(graph.ops[at] for at in order)
-        study = study_graph(replace(graph, ops=ops), options)
-        height = optimum(study.play(NOTHING).problem(options.align or 1))
+        context = planning_context(replace(graph, ops=ops), options)
+        height = optimum(context.timeline(NOTHING).problem(options.align or 1))
         best = height if best is None else min(best, height)
     return best or 0
 

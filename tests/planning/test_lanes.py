@@ -19,7 +19,7 @@ from peakfold.packing import pack as real_pack
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.lanes.schedule import assign_lanes, byte_costs, critical_path, path_colours
 from peakfold.planning.lanes.tradeoff import implied_edges, trade_offs
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from tests.strategies import graphs
 
 from .executor import ArenaRun, ordinary_run
@@ -218,7 +218,7 @@ def test_a_serial_plan_that_claims_to_be_free_is_refused() -> None:
 
 @pytest.mark.req("EX6", "R36", "R38")
 def test_ex6_trade_off_three_serial_four_with_an_edge_five_free() -> None:
-    rows = trade_offs(study_graph(EX6, PlanOptions(align=1)), [1, 2, 0], added_edges=3)
+    rows = trade_offs(planning_context(EX6, PlanOptions(align=1)), [1, 2, 0], added_edges=3)
     assert [(row.lanes, row.arena_bytes, len(row.edges)) for row in rows] == [
         (1, 3, 1),
         (2, 5, 0),
@@ -239,7 +239,7 @@ def test_ex6_trade_off_three_serial_four_with_an_edge_five_free() -> None:
 @given(graphs(max_ops=6))
 def test_the_edges_a_serial_plan_implies_are_all_it_needs(graph: Graph) -> None:
     result = make_plan(graph, PlanOptions(align=1))
-    edges = implied_edges(result.study, result.layout)
+    edges = implied_edges(result.context, result.layout)
     for order in topological_orders(graph):
         step = {op: at for at, op in enumerate(order)}
         if all(step[before] < step[after] for before, after in edges):
@@ -256,9 +256,9 @@ c: uint8[4] = relu(a)
 d: uint8[4] = opaque(c)
 y: uint8[4] = add(b, d)
 output y""")
-    (row,) = trade_offs(study_graph(inplace, PlanOptions(align=1)), [1])
+    (row,) = trade_offs(planning_context(inplace, PlanOptions(align=1)), [1])
     assert ("b", "c") in row.edges
-    rows = trade_offs(study_graph(CAT, PlanOptions(align=1)), [1])
+    rows = trade_offs(planning_context(CAT, PlanOptions(align=1)), [1])
     assert ("b", "p2") in rows[0].edges
 
 

@@ -16,10 +16,10 @@ from peakfold.judges.plan import verify_plan
 from peakfold.planning import Plan, PlanOptions, make_plan
 from peakfold.planning.aliasing.overlaps import overlap_choices, with_all_overlaps
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.order import best_order, sharing_of
+from peakfold.planning.order import best_order
 from peakfold.planning.order.live_bytes import peak_of
 from peakfold.planning.order.strip_model import build_model
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from tests.strategies import graphs
 
 from .handmade import topological_orders
@@ -211,33 +211,35 @@ def test_overlaps_never_cost_anything(graph: Graph, options: PlanOptions) -> Non
 def test_bounds_hold_for_every_order_and_every_choice_of_overlaps(
     graph: Graph, options: PlanOptions, data: st.DataObject
 ) -> None:
-    study = study_graph(graph, replace(options, order="file", overlap=True, lanes=1))
-    ops = [op for op, fact in enumerate(study.facts) if fact.overlap]
+    context = planning_context(graph, replace(options, order="file", overlap=True, lanes=1))
+    ops = [op for op, fact in enumerate(context.facts) if fact.overlap]
     assert ops
-    full = with_all_overlaps(study, sharing_of(study))
-    model = build_model(study, full)
-    found = best_order(study, time_limit=5.0, seed=0, aliasing=full)
+    full = with_all_overlaps(context, context.full_aliasing)
+    model = build_model(context, full)
+    found = best_order(context, time_limit=5.0, seed=0, aliasing=full)
     chosen = frozenset(data.draw(st.lists(st.sampled_from(ops), unique=True)))
-    for order in topological_orders(study.graph)[:30]:
-        other = replace(study, order=order)
+    for order in topological_orders(context.graph)[:30]:
+        other = replace(context, order=order)
         for overlaps in (chosen, frozenset(ops)):
-            peak = other.play(replace(full, overlaps=overlaps)).peak
+            peak = other.timeline(replace(full, overlaps=overlaps)).peak
             assert peak >= found.bound
             if model.sound:
                 assert peak >= peak_of(model, order)
-            assert peak >= op_bound(study.index, replace(study.policies, align=1), study.facts)
+            assert peak >= op_bound(
+                context.index, replace(context.policies, align=1), context.facts
+            )
 
 
 @given(graphs(), OPTIONS)
 def test_each_choice_lowers_the_peak_of_the_one_before(graph: Graph, options: PlanOptions) -> None:
-    study = study_graph(graph, replace(options, order="file", overlap=True, lanes=1))
+    context = planning_context(graph, replace(options, order="file", overlap=True, lanes=1))
     start = Aliasing(inplace=options.inplace, views=options.views)
-    peaks = [study.play(start).peak]
+    peaks = [context.timeline(start).peak]
     chosen: frozenset[int] = frozenset()
-    for aliasing, played in overlap_choices(study, start):
+    for aliasing, timeline in overlap_choices(context, start):
         assert aliasing.overlaps > chosen
-        assert study.play(aliasing).peak == played.peak < peaks[-1]
-        chosen, peaks = aliasing.overlaps, [*peaks, played.peak]
+        assert context.timeline(aliasing).peak == timeline.peak < peaks[-1]
+        chosen, peaks = aliasing.overlaps, [*peaks, timeline.peak]
 
 
 def test_random_graphs_do_overlap() -> None:

@@ -59,7 +59,7 @@ def test_every_plan_is_proven_and_the_large_ones_too(plans: Plans, asked: str) -
     for name, result in plans(asked).items():
         summary = result.summary
         if summary.optimal:
-            proven["large" if len(result.study.graph.ops) > LARGE else "small"].append(name)
+            proven["large" if len(result.context.graph.ops) > LARGE else "small"].append(name)
             assert summary.arena_bytes == summary.lower_bound_bytes
         else:
             gaps[name] = (summary.lower_bound_bytes, summary.arena_bytes)
@@ -105,7 +105,7 @@ def by_size(problem: Problem) -> int:
 def test_no_plan_is_above_the_plainest_greedy(plans: Plans, asked: str) -> None:
     better = 0
     for name, result in plans(asked).items():
-        problem = result.layout.timeline.problem(result.study.policies.align)
+        problem = result.layout.timeline.problem(result.context.policies.align)
         plain = by_size(problem)
         assert pack(problem).height <= plain, name
         assert result.summary.arena_bytes <= plain, name

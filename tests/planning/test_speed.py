@@ -17,17 +17,16 @@ from peakfold.packing.deadline import Deadline
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.aliasing.live_ranges import strips
 from peakfold.planning.aliasing.ranges import Ranges
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.fit.levers import fit
 from peakfold.planning.fit.total import Budgets
 from peakfold.planning.lanes.tradeoff import trade_offs, with_chosen_edges
 from peakfold.planning.modes import Layout, make_layout
 from peakfold.planning.order.budget import Effort
-from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.ideals import search_ideals
-from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.order_state import OrderState
 from peakfold.planning.order.strip_model import build_model
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 
 from .test_examples import EX6
 
@@ -115,7 +114,7 @@ def test_when_time_is_up_there_is_a_plan_and_it_says_so(
     graph = parse_graph("peakfold-graph 1\n" + family(12))
     monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
     monkeypatch.setattr("peakfold.planning.lanes.packing.GRACE", -1.0)
-    monkeypatch.setattr("peakfold.planning.modes.layout_clock", lambda study: Deadline(0.0))
+    monkeypatch.setattr("peakfold.planning.modes.layout_clock", lambda context: Deadline(0.0))
     for mode in ("share", "both", "arena"):
         result = make_plan(graph, PlanOptions(mode=mode, lanes=lanes, time_limit=0))  # type: ignore[arg-type]
         assert all(check.ok for check in verify_plan(graph, result.plan)), mode
@@ -129,19 +128,19 @@ def test_rows_of_lanes_and_levers_of_fit_say_so(monkeypatch: pytest.MonkeyPatch)
     graph = parse_graph("peakfold-graph 1\n" + lives(40))
     monkeypatch.setattr("peakfold.packing.solve.GRACE", -1.0)
     options = PlanOptions(time_limit=0)
-    assert not any(row.complete for row in trade_offs(study_graph(graph, options), [1, 2, 0]))
+    assert not any(row.complete for row in trade_offs(planning_context(graph, options), [1, 2, 0]))
     answer = fit(graph, Budgets(arena=64), options)
     assert not answer.complete
     assert not all(lever.complete for lever in answer.levers)
 
 
 def test_when_time_is_up_no_more_edges_are_sought_and_the_plan_says_so() -> None:
-    study = study_graph(EX6, PlanOptions(lanes=0, align=1))
-    most = with_chosen_edges(study, 1)
-    assert len(most.running.added) == 1
+    context = planning_context(EX6, PlanOptions(lanes=0, align=1))
+    most = with_chosen_edges(context, 1)
+    assert len(most.execution.added) == 1
     assert make_layout(most, "arena").complete
-    none = with_chosen_edges(study, 1, Deadline(0.0))
-    assert not none.running.added
+    none = with_chosen_edges(context, 1, Deadline(0.0))
+    assert not none.execution.added
     assert not make_layout(none, "arena").complete
 
 
@@ -149,8 +148,8 @@ def test_an_edge_found_before_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch
     clock = Deadline.never()
     totals: list[int] = []
 
-    def layout(study: Study, mode: Literal["arena"]) -> Layout:
-        made = make_layout(study, mode)
+    def layout(context: PlanningContext, mode: Literal["arena"]) -> Layout:
+        made = make_layout(context, mode)
         totals.append(made.total)
         if made.total < totals[0]:
             clock.stop = 0.0
@@ -160,25 +159,25 @@ def test_an_edge_found_before_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("peakfold.planning.lanes.tradeoff._edges_clock", lambda seconds: clock)
     result = make_plan(EX6, PlanOptions(lanes=0, align=1, added_edges=3))
     assert totals[-1] < totals[0]
-    assert len(result.study.running.added) == 1
+    assert len(result.context.execution.added) == 1
     assert result.plan.search == "time limit"
     assert all(check.ok for check in verify_plan(EX6, result.plan))
 
 
 def test_rows_of_added_edges_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = study_graph(EX6, PlanOptions())
-    assert all(row.complete for row in trade_offs(study, [0], 1))
+    context = planning_context(EX6, PlanOptions())
+    assert all(row.complete for row in trade_offs(context, [0], 1))
     monkeypatch.setattr(
         "peakfold.planning.lanes.tradeoff._edges_clock", lambda seconds: Deadline(0.0)
     )
-    assert [row.complete for row in trade_offs(study, [1, 0], 1)] == [True, False]
+    assert [row.complete for row in trade_offs(context, [1, 0], 1)] == [True, False]
 
 
 @pytest.mark.parametrize("steps", [0, 3, 60, 700])
 def test_an_exact_search_that_is_cut_short_bounds_all_orders(steps: int) -> None:
-    study = study_graph(parse_graph("peakfold-graph 1\n" + lives(9)), PlanOptions(align=1))
-    model = build_model(study, sharing_of(study))
-    line = Line(model, list(study.order))
+    context = planning_context(parse_graph("peakfold-graph 1\n" + lives(9)), PlanOptions(align=1))
+    model = build_model(context, context.full_aliasing)
+    line = OrderState(model, list(context.order))
     fragment = line.fragment(0, model.ops)
     full = Effort(60.0)
     lowest = search_ideals(fragment, 0, 1 << 60, full).peak
@@ -194,8 +193,8 @@ def test_an_exact_search_that_is_cut_short_bounds_all_orders(steps: int) -> None
 def test_too_many_pairs_share_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph: Graph = parse_graph("peakfold-graph 1\n" + lives(30))
     monkeypatch.setattr("peakfold.planning.lanes.packing.MOST_PAIRS", most)
-    study = study_graph(graph, PlanOptions(lanes=0))
-    layout = make_layout(study, "arena")
-    apart = sum(block.size for block in layout.timeline.blocks)
+    context = planning_context(graph, PlanOptions(lanes=0))
+    layout = make_layout(context, "arena")
+    apart = sum(buffer.size for buffer in layout.timeline.buffers)
     assert layout.complete is (most > 0)
     assert (layout.total == apart) is (most == 0)

@@ -95,7 +95,7 @@ def test_bytes_of_a_buffer_that_are_dead_at_the_peak_do_not_count(planned: Plann
     result = planned(graphs.HALVES, align=1)
     assert result.summary.peak_op in ("a", "p", "q")
     timeline = result.layout.timeline
-    alive = sum(block.size for block in timeline.alive_at(timeline.peak_step))
+    alive = sum(buffer.size for buffer in timeline.alive_at(timeline.peak_step))
     assert alive > timeline.peak
 
 

@@ -61,7 +61,7 @@ def onnx_case(
 def byte_case(source: str | Graph, options: PlanOptions | None = None) -> Case:
     graph = parse_graph("peakfold-graph 1\n" + source) if isinstance(source, str) else source
     result = make_plan(graph, options)
-    program = byte_program(result.study.graph, result.plan.target)
+    program = byte_program(result.context.graph, result.plan.target)
     return Case(graph, program, ordinary_run(program), result.plan)
 
 

@@ -60,7 +60,7 @@ def runs_in_every_mode(shared: Path, name: str, lanes: tuple[int, ...]) -> None:
     result = make_plan(loaded.graph, None, loaded.bindings)
     sizes = []
     for mode in MODES:
-        plan = plan_layout(result.study, result.layouts[mode], loaded.bindings)
+        plan = plan_layout(result.context, result.layouts[mode], loaded.bindings)
         assert plan.mode == mode
         report = case.run(plan)
         assert report.ok, f"{mode}: {report.detail}"

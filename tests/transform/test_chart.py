@@ -54,7 +54,7 @@ def test_every_bar_equals_the_planner_written_from_its_definition(
     assert tuple(total(both, sizes, kept, *mode) for mode in MODES) == BARS[name][1]
     for train in (None, MXNET):
         result = make_plan(g, PlanOptions(align=1, **RULES, train=train))
-        assert len(result.study.graph.ops) == len(both if train else steps)
+        assert len(result.context.graph.ops) == len(both if train else steps)
         assert all(check.ok for check in verify_plan(g, result.plan))
 
 

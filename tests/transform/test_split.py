@@ -12,7 +12,7 @@ from peakfold.ir import Graph, Op, check_graph, parse_graph
 from peakfold.judges.plan import verify_plan
 from peakfold.planning import PlanOptions, make_plan
 from peakfold.planning.fit.patch_search import live_peak, patch_choices, total_macs
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from peakfold.transform import Split, replay
 from peakfold.transform.split import exits, why_not
 
@@ -233,7 +233,7 @@ def test_choices_are_a_front_and_their_plans_are_judged():
     work = [choice.macs for choice in found]
     assert bytes_of == sorted(bytes_of)
     assert work == sorted(work, reverse=True)
-    assert bytes_of[-1] < live_peak(study_graph(CHAIN, options))
+    assert bytes_of[-1] < live_peak(planning_context(CHAIN, options))
     result = make_plan(CHAIN, PlanOptions(split=found[0].split))
     assert result.plan.recipe == ["fold", f"split {found[0].split.patches} {found[0].split.upto}"]
     assert all(check.ok for check in verify_plan(CHAIN, result.plan))

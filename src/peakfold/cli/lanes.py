@@ -53,17 +53,17 @@ def command(
     from peakfold.frontends import Bindings, load
     from peakfold.planning import PlanOptions
     from peakfold.planning.lanes.tradeoff import trade_offs
-    from peakfold.planning.planner import study_graph
+    from peakfold.planning.planner import planning_context
     from peakfold.reports.records import to_json
     from peakfold.reports.records.documents import lanes_document
     from peakfold.reports.text import verbs as terminal
 
     with working("planning", quiet=quiet):
         loaded = load(model, Bindings.parse(dims, shapes))
-        study = study_graph(
+        context = planning_context(
             loaded.graph, PlanOptions(target=target, align=align, time_limit=time_limit)
         )
-        rows = trade_offs(study, [*range(1, most + 1), 0], added_edges)
+        rows = trade_offs(context, [*range(1, most + 1), 0], added_edges)
     document = lanes_document(called(loaded), rows)
     emit(
         to_json(document)

@@ -253,7 +253,7 @@ class Interpreter:
 
     def _same_layout(self, one: str, two: str, facts: Facts) -> bool:
         a, b = self.graph[one], self.graph[two]
-        shapes = facts.renames or a.shape == b.shape
+        shapes = facts.keeps_bytes or a.shape == b.shape
         return shapes and a.dtype.bits == b.dtype.bits and a.nbytes == b.nbytes
 
     def _end(self) -> str | None:

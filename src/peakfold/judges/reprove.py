@@ -19,7 +19,7 @@ from peakfold.packing import Problem, pack
 from peakfold.planning.modes import make_layout
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.plan import Plan
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from peakfold.transform import replay
 
 PROVABLE = ("bound.offsets", "bound.any_order")
@@ -86,15 +86,15 @@ def _offsets_bound(work: Graph, plan: Plan, options: PlanOptions) -> int:
 def _lanes_bound(work: Graph, plan: Plan, options: PlanOptions) -> int:
     """Lanes: the graph is planned again; its bound holds where it has the same buffers."""
     lanes = 0 if plan.lanes == "free" else plan.lanes
-    again = study_graph(work, replace(options, lanes=lanes, added_edges=len(plan.added)))
+    again = planning_context(work, replace(options, lanes=lanes, added_edges=len(plan.added)))
     layout = make_layout(again, "arena")
     storages, name = layout.timeline.storages, again.index.name
     held = [m for m, out in zip(storages.members, storages.external, strict=True) if m and not out]
     same = (
         again.order == tuple(plan.order)
-        and again.running.lane == tuple(plan.lane)
-        and again.running.added == tuple(plan.added)
-        and sorted(block.size for block in layout.timeline.blocks)
+        and again.execution.lane == tuple(plan.lane)
+        and again.execution.added == tuple(plan.added)
+        and sorted(buffer.size for buffer in layout.timeline.buffers)
         == sorted(buffer.size for buffer in plan.buffers)
         and sorted(sorted(name(t) for t in members) for members in held)
         == sorted(sorted(p.tensor for p in b.tensors) for b in plan.buffers if b.what == "tensor")
@@ -105,6 +105,6 @@ def _lanes_bound(work: Graph, plan: Plan, options: PlanOptions) -> int:
 def _order_bound(work: Graph, options: PlanOptions) -> int:
     """A lower bound for every order of the graph."""
     try:
-        return study_graph(work, replace(options, order="best")).any_order
+        return planning_context(work, replace(options, order="best")).any_order
     except PeakfoldError:  # no order was found in the time
         return 0

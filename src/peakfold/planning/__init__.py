@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from peakfold.planning.timeline import simulate as simulate
 
 _HOME = {
-    "Decisions": "decisions",
-    "Timeline": "decisions",
-    "simulate": "decisions",
+    "Decisions": "timeline",
+    "Timeline": "timeline",
+    "simulate": "timeline",
     "PlanOptions": "options",
     "Plan": "plan",
     "decode_plan": "plan",

@@ -20,7 +20,7 @@ from peakfold.analysis.graph.workspace_profile import profiled
 from peakfold.ir import Graph, Op
 from peakfold.ops.doubts import BELIEVED
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.lanes.packing import Running, way_of_running, whole_blocks
+from peakfold.planning.lanes.packing import Execution, execution_for, whole_buffers
 from peakfold.planning.options import PlanOptions
 from peakfold.planning.plan import BodyPlan, Plan
 from peakfold.planning.timeline import Decisions, Timeline, simulate
@@ -32,14 +32,14 @@ PlanBody = Callable[[Graph, PlanOptions], Plan]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Study:
+class PlanningContext:
     """What every layout of one graph needs.
 
     Attributes:
         graph: after the recipe.
         recipe: the steps that were applied, as the plan records them.
         order: op ids in the order they run, or one of the orders that lanes allow.
-        running: lanes, and what they guarantee.
+        execution: lanes, and what they guarantee.
         facts: per op; the workspace of control flow is filled in from its bodies' plans.
         bodies: plans of all bodies.
         workspace_known: whether every op's scratch is known.
@@ -60,7 +60,7 @@ class Study:
     facts: tuple[Facts, ...]
     bodies: tuple[BodyPlan, ...]
     order: tuple[int, ...]
-    running: Running
+    execution: Execution
     workspace_known: bool
     any_order: int
     bodies_proven: bool
@@ -72,12 +72,18 @@ class Study:
         strange = self.source.source not in BELIEVED and bool(unsupported(self.graph))
         return bool(self.source.doubts) or strange
 
-    def play(self, aliasing: Aliasing) -> Timeline:
-        """The timeline of the study's order under some sharing."""
+    @property
+    def full_aliasing(self) -> Aliasing:
+        """All the sharing inside storages that the options and the target allow."""
+        views = self.options.views and self.target.views
+        return Aliasing(inplace=self.options.inplace, views=views)
+
+    def timeline(self, aliasing: Aliasing) -> Timeline:
+        """The timeline of the context's order under some sharing."""
         decisions = Decisions(order=self.order, aliasing=aliasing)
-        guard = self.running.guard
-        played = simulate(self.index, decisions, self.policies, self.facts, guard)
-        return played if guard is None else whole_blocks(played)
+        precedence = self.execution.precedence
+        timeline = simulate(self.index, decisions, self.policies, self.facts, precedence)
+        return timeline if precedence is None else whole_buffers(timeline)
 
     def step_name(self, step: int) -> str | None:
         """What runs at a step: an op, or the copying of outputs behind the last one."""
@@ -94,7 +100,7 @@ def recipe_of(options: PlanOptions) -> tuple[str, ...]:
     return (folding if options.fold else ()) + bands + training
 
 
-def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
+def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> PlanningContext:
     """Make a graph ready for planning.
 
     Args:
@@ -136,9 +142,9 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
             floor = replace(fact, workspace=body_workspace(op, floors, align, target))
         facts.append(fact if options.overlap else replace(fact, overlap=()))
         least.append(floor)
-    running = way_of_running(index, file_order(index), options.lanes)
+    execution = execution_for(index, file_order(index), options.lanes)
     known = all(fact.workspace is not None for fact in facts)
-    return Study(
+    return PlanningContext(
         source,
         graph,
         recipe,
@@ -148,8 +154,8 @@ def prepare(source: Graph, options: PlanOptions, plan_body: PlanBody) -> Study:
         index,
         tuple(facts),
         tuple(bodies),
-        running.order,
-        running,
+        execution.order,
+        execution,
         known and all(body.plan.workspace_known for body in bodies),
         any_order_bound(index, policies, least),
         all(fact.workspace == floor.workspace for fact, floor in zip(facts, least, strict=True)),

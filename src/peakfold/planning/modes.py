@@ -1,4 +1,4 @@
-"""The five modes: from a study to blocks with offsets.
+"""The five modes: from a context to buffers with offsets.
 
 naive    every result in a buffer of its own, views too
 inplace  naive, with in-place results and views
@@ -22,13 +22,13 @@ from peakfold.packing.objects.assign import Assignment, assign_objects, objects_
 from peakfold.planning.aliasing.overlaps import overlap_choices
 from peakfold.planning.aliasing.records import Aliasing
 from peakfold.planning.aliasing.reference_counting import CounterPlan, TraceRow, count_references
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.lanes.packing import assign_lanes_objects, pack_lanes
 from peakfold.planning.lanes.schedule import path_colours
 from peakfold.planning.options import COUNTER, PATHS
 from peakfold.planning.order import choose_copies
 from peakfold.planning.plan import Mode
-from peakfold.planning.timeline import Block, Timeline, timeline
+from peakfold.planning.timeline import Buffer, Timeline, make_timeline
 
 # Up to this many buffers or ops several ways are tried and the best is kept; above it, one.
 _MANY = 20_000
@@ -44,14 +44,14 @@ _SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Blocks with offsets: one finished way to lay a graph out.
+    """Buffers with offsets: one finished way to lay a graph out.
 
     Attributes:
         total: bytes of the arena, or of all objects together.
-        offsets: per block of the timeline.
-        objects: per block, its shared object; `None` in mode `arena`.
-        bound: no layout of this family for these blocks is smaller.
-        optimal: `total` is proven to be the smallest of its family for these blocks.
+        offsets: per buffer of the timeline.
+        objects: per buffer, its shared object; `None` in mode `arena`.
+        bound: no layout of this family for these buffers is smaller.
+        optimal: `total` is proven to be the smallest of its family for these buffers.
         aliasing: the sharing that was wanted.
         complete: False where time, or the size of the graph, ended the search for a smaller one.
         apart: in mode `arena`, `total` if no result overlapped part of an operand.
@@ -73,86 +73,84 @@ class Layout:
     complete: bool = True
 
 
-def full_aliasing(study: Study) -> Aliasing:
-    """All the sharing inside storages that the options and the target allow."""
-    options = study.options
-    return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
-
-
 NOTHING = Aliasing(inplace=False, views=False)
 
 
-def layout_clock(study: Study) -> Deadline:
+def layout_clock(context: PlanningContext) -> Deadline:
     """When all that is tried for one layout has to end."""
-    return Deadline.after(max(_LIMITS * study.options.time_limit, _SECONDS))
+    return Deadline.after(max(_LIMITS * context.options.time_limit, _SECONDS))
 
 
-def make_layout(study: Study, mode: Mode, strategy: str = "best") -> Layout:
+def make_layout(context: PlanningContext, mode: Mode, strategy: str = "best") -> Layout:
     """The layout of one mode.
 
     Args:
-        study: the prepared graph.
+        context: the prepared graph.
         mode: which family and which sharing.
         strategy: ``best`` or a named algorithm of that family.
     """
-    made = _layout(study, mode, strategy)
-    return made if study.complete else replace(made, complete=False)
+    made = _layout(context, mode, strategy)
+    return made if context.complete else replace(made, complete=False)
 
 
-def _layout(study: Study, mode: Mode, strategy: str) -> Layout:
+def _layout(context: PlanningContext, mode: Mode, strategy: str) -> Layout:
     if mode == "arena":
-        return _arena(study, strategy) if study.running.guard is None else _lanes_arena(study)
+        return (
+            _arena(context, strategy)
+            if context.execution.precedence is None
+            else _lanes_arena(context)
+        )
     if mode in ("naive", "inplace"):
-        played = study.play(NOTHING if mode == "naive" else full_aliasing(study))
-        return _each_alone(played, mode)
-    if study.running.guard is not None:
-        return _lanes_objects(study, mode)
-    deadline = layout_clock(study)
+        timeline = context.timeline(NOTHING if mode == "naive" else context.full_aliasing)
+        return _each_alone(timeline, mode)
+    if context.execution.precedence is not None:
+        return _lanes_objects(context, mode)
+    deadline = layout_clock(context)
     if mode == "share":
-        return _objects(study, mode, strategy, NOTHING, deadline)
+        return _objects(context, mode, strategy, NOTHING, deadline)
     # More sharing inside storages can cost more between them, so less is tried, too; and a
     # size policy can forbid so much that sharing nothing but storages is better.
-    full = full_aliasing(study)
+    full = context.full_aliasing
     choices = [full, replace(full, inplace=False), NOTHING]
-    if study.options.order == "best" and full.views:
+    if context.options.order == "best" and full.views:
         # A whole object is alive as long as any view of it; a copy may be cheaper.
-        choices.append(choose_copies(study, full, "objects"))
+        choices.append(choose_copies(context, full, "objects"))
     choices = list(dict.fromkeys(choices))
     layouts = [
-        _objects(study, mode, strategy, choice, deadline)
+        _objects(context, mode, strategy, choice, deadline)
         for at, choice in enumerate(choices)
         if at == 0 or not deadline.expired()
     ]
     complete = len(layouts) == len(choices) and all(layout.complete for layout in layouts)
-    alone = _each_alone(study.play(full), mode)
-    bound = objects_bound(alone.timeline.hulls(study.policies.align))
+    alone = _each_alone(context.timeline(full), mode)
+    bound = objects_bound(alone.timeline.hulls(context.policies.align))
     layouts.append(replace(alone, bound=bound, optimal=alone.total == bound))
     return replace(min(layouts, key=lambda layout: layout.total), complete=complete)
 
 
-def _each_alone(played: Timeline, mode: Mode) -> Layout:
-    """Every block an object of its own."""
-    sizes = [block.size for block in played.blocks]
+def _each_alone(timeline: Timeline, mode: Mode) -> Layout:
+    """Every buffer an object of its own."""
+    sizes = [buffer.size for buffer in timeline.buffers]
     offsets = np.cumsum([0, *sizes], dtype=np.int64).tolist()
     objects = tuple(range(len(sizes)))
     total = offsets.pop()
-    return Layout(mode, "naive", played, total, tuple(offsets), objects, played.peak, False)
+    return Layout(mode, "naive", timeline, total, tuple(offsets), objects, timeline.peak, False)
 
 
-def _lanes_arena(study: Study) -> Layout:
-    played = study.play(full_aliasing(study))
+def _lanes_arena(context: PlanningContext) -> Layout:
+    timeline = context.timeline(context.full_aliasing)
     packing = pack_lanes(
-        study.index,
-        played,
-        study.running,
-        study.policies.align,
-        time_limit=study.options.time_limit,
-        seed=study.options.seed,
+        context.index,
+        timeline,
+        context.execution,
+        context.policies.align,
+        time_limit=context.options.time_limit,
+        seed=context.options.seed,
     )
     return Layout(
         "arena",
         packing.strategy,
-        played,
+        timeline,
         packing.height,
         tuple(packing.offsets.tolist()),
         None,
@@ -163,56 +161,56 @@ def _lanes_arena(study: Study) -> Layout:
     )
 
 
-def _lanes_objects(study: Study, mode: Mode) -> Layout:
-    choices = [NOTHING] if mode == "share" else [full_aliasing(study), NOTHING]
-    layouts, deadline = [], layout_clock(study)
+def _lanes_objects(context: PlanningContext, mode: Mode) -> Layout:
+    choices = [NOTHING] if mode == "share" else [context.full_aliasing, NOTHING]
+    layouts, deadline = [], layout_clock(context)
     for choice in choices:
-        played = study.play(choice)
-        sizes = [block.size for block in played.blocks]
-        ids, complete = assign_lanes_objects(study.index, played, study.running, deadline)
+        timeline = context.timeline(choice)
+        sizes = [buffer.size for buffer in timeline.buffers]
+        ids, complete = assign_lanes_objects(context.index, timeline, context.execution, deadline)
         objects: dict[int, int] = {}
         for obj, size in zip(ids, sizes, strict=True):
             objects[obj] = max(objects.get(obj, 0), size)
         sized = tuple(objects[obj] for obj in sorted(objects))
         assignment = Assignment(tuple(ids), sized, "by-size", complete)
-        hulls = played.hulls(study.policies.align)
-        layouts.append(_of_assignment(mode, played, hulls, assignment))
+        hulls = timeline.hulls(context.policies.align)
+        layouts.append(_of_assignment(mode, timeline, hulls, assignment))
     complete = all(layout.complete for layout in layouts)
     return replace(min(layouts, key=lambda layout: layout.total), complete=complete)
 
 
 def _objects(
-    study: Study, mode: Mode, strategy: str, aliasing: Aliasing, deadline: Deadline
+    context: PlanningContext, mode: Mode, strategy: str, aliasing: Aliasing, deadline: Deadline
 ) -> Layout:
-    share = study.options.share
+    share = context.options.share
     found: list[Layout] = []
     if strategy in ("best", COUNTER, PATHS):
-        colour = _path_colours(study) if strategy == PATHS else None
-        counted = _count(study, aliasing, trace=False, colour=colour)
-        found.append(_of_counter(study, mode, counted))
+        colour = _path_colours(context) if strategy == PATHS else None
+        counted = _count(context, aliasing, trace=False, colour=colour)
+        found.append(_of_counter(context, mode, counted))
     if (
         strategy not in (COUNTER, PATHS) and share != "nnvm"
     ):  # NNVM's window is a rule of the counter alone
-        played = study.play(aliasing)
-        problem = played.hulls(study.policies.align)
+        timeline = context.timeline(aliasing)
+        problem = timeline.hulls(context.policies.align)
         if strategy == "best" and share == "equal":
             strategy = "equality"
         elif strategy == "best" and problem.buffers > _MANY:
             strategy = "in-order"
         assignment = assign_objects(problem, strategy, deadline)
-        found.append(_of_assignment(mode, played, problem, assignment))
+        found.append(_of_assignment(mode, timeline, problem, assignment))
     complete = all(layout.complete for layout in found)
     return replace(min(found, key=lambda layout: layout.total), complete=complete)
 
 
 def _of_assignment(
-    mode: Mode, played: Timeline, problem: Problem, assignment: Assignment
+    mode: Mode, timeline: Timeline, problem: Problem, assignment: Assignment
 ) -> Layout:
     bound = objects_bound(problem)
     return Layout(
         mode,
         assignment.strategy,
-        played,
+        timeline,
         assignment.total,
         assignment.offsets(),
         assignment.ids,
@@ -222,21 +220,21 @@ def _of_assignment(
     )
 
 
-def _path_colours(study: Study) -> list[int]:
+def _path_colours(context: PlanningContext) -> list[int]:
     """Two colours, NNVM's choice: the longest path, and the branches beside it (R39, R49)."""
-    return path_colours(graph_needs(study.index), study.order, 2)
+    return path_colours(graph_needs(context.index), context.order, 2)
 
 
 def _count(
-    study: Study, aliasing: Aliasing, *, trace: bool, colour: list[int] | None = None
+    context: PlanningContext, aliasing: Aliasing, *, trace: bool, colour: list[int] | None = None
 ) -> CounterPlan:
-    schedule = make_schedule(study.index, study.order, study.policies)
+    schedule = make_schedule(context.index, context.order, context.policies)
     return count_references(
-        study.index,
+        context.index,
         schedule,
-        study.policies,
-        study.facts,
-        share=study.options.share,
+        context.policies,
+        context.facts,
+        share=context.options.share,
         inplace=aliasing.inplace,
         views=aliasing.views,
         trace=trace,
@@ -244,50 +242,52 @@ def _count(
     )
 
 
-def trace_rows(study: Study, mode: Mode) -> tuple[CounterPlan, list[TraceRow]]:
+def trace_rows(context: PlanningContext, mode: Mode) -> tuple[CounterPlan, list[TraceRow]]:
     """The step table of the reference-counting planner for a mode."""
-    aliasing = NOTHING if mode in ("naive", "share") else full_aliasing(study)
-    counted = _count(study, aliasing, trace=True)
+    aliasing = NOTHING if mode in ("naive", "share") else context.full_aliasing
+    counted = _count(context, aliasing, trace=True)
     return counted, counted.rows
 
 
-def _of_counter(study: Study, mode: Mode, counted: CounterPlan) -> Layout:
-    schedule = make_schedule(study.index, study.order, study.policies)
-    played = timeline(study.index, schedule, counted.storages, study.policies, study.facts)
+def _of_counter(context: PlanningContext, mode: Mode, counted: CounterPlan) -> Layout:
+    schedule = make_schedule(context.index, context.order, context.policies)
+    timeline = make_timeline(
+        context.index, schedule, counted.storages, context.policies, context.facts
+    )
     sizes = list(counted.sizes)
-    ids = [_object_of(block, counted, sizes) for block in played.blocks]
+    ids = [_object_of(buffer, counted, sizes) for buffer in timeline.buffers]
     assignment = Assignment(tuple(ids), tuple(sizes), COUNTER)
-    return _of_assignment(mode, played, played.hulls(study.policies.align), assignment)
+    return _of_assignment(mode, timeline, timeline.hulls(context.policies.align), assignment)
 
 
-def _object_of(block: Block, counted: CounterPlan, sizes: list[int]) -> int:
-    if block.storage >= 0:
-        return counted.object_of[block.storage]
-    if block.workspace >= 0:
-        return counted.workspace_object[block.workspace]
-    sizes.append(block.size)  # a copy made after the last step
+def _object_of(buffer: Buffer, counted: CounterPlan, sizes: list[int]) -> int:
+    if buffer.storage >= 0:
+        return counted.object_of[buffer.storage]
+    if buffer.workspace >= 0:
+        return counted.workspace_object[buffer.workspace]
+    sizes.append(buffer.size)  # a copy made after the last step
     return len(sizes) - 1
 
 
 class _Tries:
     """Ways to share inside storages, packed one after the other; the smallest arena is kept."""
 
-    def __init__(self, study: Study, strategy: str, aliasing: Aliasing) -> None:
-        self.study, self.strategy = study, strategy
-        self.deadline = layout_clock(study)
+    def __init__(self, context: PlanningContext, strategy: str, aliasing: Aliasing) -> None:
+        self.context, self.strategy = context, strategy
+        self.deadline = layout_clock(context)
         self.complete = True
-        self.best = self._packed(aliasing, study.play(aliasing))
+        self.best = self._packed(aliasing, context.timeline(aliasing))
 
-    def better(self, aliasing: Aliasing, played: Timeline | None = None) -> bool:
+    def better(self, aliasing: Aliasing, timeline: Timeline | None = None) -> bool:
         """Whether other sharing gives a smaller arena, which is then kept."""
-        if self.best.total <= self.study.any_order:
+        if self.best.total <= self.context.any_order:
             return False
         if self.over():
             return False
-        played = self.study.play(aliasing) if played is None else played
-        if played.peak >= self.best.total:
+        timeline = self.context.timeline(aliasing) if timeline is None else timeline
+        if timeline.peak >= self.best.total:
             return False
-        tried = self._packed(aliasing, played)
+        tried = self._packed(aliasing, timeline)
         smaller = tried.total < self.best.total
         self.best = tried if smaller else self.best
         return smaller
@@ -297,10 +297,10 @@ class _Tries:
         self.complete = self.complete and not self.deadline.expired()
         return self.deadline.expired()
 
-    def _packed(self, aliasing: Aliasing, played: Timeline) -> Layout:
-        options = self.study.options
+    def _packed(self, aliasing: Aliasing, timeline: Timeline) -> Layout:
+        options = self.context.options
         packing = pack(
-            played.problem(self.study.policies.align),
+            timeline.problem(self.context.policies.align),
             strategy=self.strategy,
             time_limit=min(options.time_limit, self.deadline.left),
             seed=options.seed,
@@ -309,7 +309,7 @@ class _Tries:
         return Layout(
             "arena",
             packing.strategy,
-            played,
+            timeline,
             packing.height,
             tuple(packing.offsets.tolist()),
             None,
@@ -319,47 +319,49 @@ class _Tries:
         )
 
 
-def _arena(study: Study, strategy: str) -> Layout:
-    aliasing = full_aliasing(study)
-    tries = _Tries(study, strategy, aliasing)
+def _arena(context: PlanningContext, strategy: str) -> Layout:
+    aliasing = context.full_aliasing
+    tries = _Tries(context, strategy, aliasing)
     copying = tries.best.total
-    wanted = aliasing.views and study.options.zero_copy and study.target.zero_copy_concat
-    candidates = [op for op, fact in enumerate(study.facts) if fact.parts] if wanted else []
+    wanted = aliasing.views and context.options.zero_copy and context.target.zero_copy_concat
+    candidates = [op for op, fact in enumerate(context.facts) if fact.parts] if wanted else []
     # Taking parts in costs freedom, so it is done only where the packed peak really falls:
     # all concatenations together, or else one after the other.
     if candidates:
-        tries.better(replace(aliasing, homes=frozenset(candidates)))
-    if len(candidates) <= _HOME_TRIALS and not tries.best.timeline.storages.homed:
+        tries.better(replace(aliasing, zero_copy_concats=frozenset(candidates)))
+    if len(candidates) <= _HOME_TRIALS and not tries.best.timeline.storages.built_in_place:
         taken: frozenset[int] = frozenset()
         for op in candidates:
-            taken |= {op} if tries.better(replace(aliasing, homes=taken | {op})) else set()
+            taken |= (
+                {op} if tries.better(replace(aliasing, zero_copy_concats=taken | {op})) else set()
+            )
     apart = None
-    if len(study.graph.ops) <= _MANY:
+    if len(context.graph.ops) <= _MANY:
         for less in (replace(aliasing, inplace=False), NOTHING):
             tries.better(less)
-        if slices := slices_of(study):
+        if slices := slices_of(context):
             # A slice pins its bytes inside its base; a copy may lie where it disturbs nobody.
             tries.better(replace(aliasing, copied=frozenset(slices)))
         apart = tries.best.total
-        _overlap(tries, study)
-        copying = copying if tries.best.timeline.storages.homed else tries.best.total
-    complete = tries.complete or tries.best.total <= study.any_order
+        _overlap(tries, context)
+        copying = copying if tries.best.timeline.storages.built_in_place else tries.best.total
+    complete = tries.complete or tries.best.total <= context.any_order
     return replace(tries.best, copying=copying, apart=apart, complete=complete)
 
 
-def _overlap(tries: _Tries, study: Study) -> None:
+def _overlap(tries: _Tries, context: PlanningContext) -> None:
     """Results over parts of operands, where that makes the arena smaller."""
-    choices = overlap_choices(study, tries.best.aliasing or full_aliasing(study), tries.over)
-    for chosen, played in choices[: -_OVERLAP_TRIALS - 1 : -1]:
-        tries.better(chosen, played)
+    choices = overlap_choices(context, tries.best.aliasing or context.full_aliasing, tries.over)
+    for chosen, timeline in choices[: -_OVERLAP_TRIALS - 1 : -1]:
+        tries.better(chosen, timeline)
 
 
-def slices_of(study: Study) -> dict[int, int]:
+def slices_of(context: PlanningContext) -> dict[int, int]:
     """Results that are views of a part of an operand, and that operand (tensor ids)."""
-    index = study.index
+    index = context.index
     return {
         tensor: host
-        for op, fact in zip(study.graph.ops, study.facts, strict=True)
+        for op, fact in zip(context.graph.ops, context.facts, strict=True)
         for tensor, host, _ in viewed(index, op, fact)
         if index.nbytes[tensor] < index.nbytes[host]
     }

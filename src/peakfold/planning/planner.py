@@ -14,7 +14,7 @@ from peakfold.ir.bindings import Bindings
 from peakfold.packing.objects.assign import objects_bound
 from peakfold.planning.aliasing.order_and_layout import with_best_order
 from peakfold.planning.aliasing.reference_counting import CounterPlan
-from peakfold.planning.context import Study, prepare
+from peakfold.planning.context import PlanningContext, prepare
 from peakfold.planning.fit.needing import Runtime, need_of
 from peakfold.planning.fit.total import Budgets, Need
 from peakfold.planning.lanes.tradeoff import with_chosen_edges
@@ -38,7 +38,7 @@ from peakfold.planning.plan import (
     Proof,
 )
 from peakfold.planning.summary import Summary
-from peakfold.planning.timeline import Block
+from peakfold.planning.timeline import Buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class PlanResult:
     Attributes:
         plan: the artefact.
         summary: every figure, by its contract name.
-        study: the prepared graph.
+        context: the prepared graph.
         layouts: the layout of every mode.
         need: what it takes of each memory.
         trace: the reference-counting run, when it was asked for.
@@ -56,7 +56,7 @@ class PlanResult:
 
     plan: Plan
     summary: Summary
-    study: Study
+    context: PlanningContext
     layouts: dict[Mode, Layout]
     need: Need
     trace: CounterPlan | None = None
@@ -94,15 +94,15 @@ def make_plan(
         (128, 64, True)
     """
     options = options or PlanOptions()
-    study = study_graph(graph, options)
-    layouts = {mode: make_layout(study, mode, _strategy(options, mode)) for mode in MODES}
-    plan = plan_layout(study, layouts[options.mode], bindings)
-    trace = trace_rows(study, options.mode)[0] if options.trace else None
-    need = need_of(study, plan.arena_bytes, runtime)
-    return PlanResult(plan, _summarise(study, layouts, plan, need), study, layouts, need, trace)
+    context = planning_context(graph, options)
+    layouts = {mode: make_layout(context, mode, _strategy(options, mode)) for mode in MODES}
+    plan = plan_layout(context, layouts[options.mode], bindings)
+    trace = trace_rows(context, options.mode)[0] if options.trace else None
+    need = need_of(context, plan.arena_bytes, runtime)
+    return PlanResult(plan, _summarise(context, layouts, plan, need), context, layouts, need, trace)
 
 
-def study_graph(graph: Graph, options: PlanOptions) -> Study:
+def planning_context(graph: Graph, options: PlanOptions) -> PlanningContext:
     """Check a graph and make it ready for planning: order, lanes and added edges included.
 
     Raises:
@@ -110,17 +110,17 @@ def study_graph(graph: Graph, options: PlanOptions) -> Study:
         UsageError: an unknown target, or options that do not go together.
     """
     check_graph(graph)
-    study = prepare(graph, options, _plan_body)
+    context = prepare(graph, options, _plan_body)
     if options.order == "best":
-        study = with_best_order(study)
-    return with_chosen_edges(study, options.added_edges)
+        context = with_best_order(context)
+    return with_chosen_edges(context, options.added_edges)
 
 
 def _plan_body(graph: Graph, options: PlanOptions) -> Plan:
-    study = prepare(graph, options, _plan_body)
+    context = prepare(graph, options, _plan_body)
     if options.order == "best":
-        study = with_best_order(study)
-    return plan_layout(study, make_layout(study, "arena"))
+        context = with_best_order(context)
+    return plan_layout(context, make_layout(context, "arena"))
 
 
 @cache
@@ -135,92 +135,94 @@ def _strategy(options: PlanOptions, mode: Mode) -> str:
     return COUNTER if options.quick and mode in ("share", "both") else "best"
 
 
-def plan_layout(study: Study, layout: Layout, bindings: Bindings | None = None) -> Plan:
+def plan_layout(context: PlanningContext, layout: Layout, bindings: Bindings | None = None) -> Plan:
     """Write one layout down as a plan.
 
     Args:
-        study: the prepared graph.
+        context: the prepared graph.
         layout: who lies where.
         bindings: recorded in the plan; none by default.
     """
     bindings = bindings or Bindings()
     storages = layout.timeline.storages
-    names = study.index.name
+    names = context.index.name
     return Plan(
         schema=SCHEMA,
         version=_version(),
         graph=GraphId(
-            name=study.source.name,
-            format=study.source.source,
-            source=study.source.digest,
-            digest=study.graph.digest,
+            name=context.source.name,
+            format=context.source.source,
+            source=context.source.digest,
+            digest=context.graph.digest,
         ),
         bindings=BindingsRecord(
             dims=dict(sorted(bindings.dims.items())),
             shapes={name: str(shape) for name, shape in sorted(bindings.shapes.items())},
         ),
-        recipe=list(study.recipe),
-        target=study.target.name,
+        recipe=list(context.recipe),
+        target=context.target.name,
         policies=PoliciesRecord(
-            inputs=study.policies.inputs,
-            outputs=study.policies.outputs,
-            align=study.policies.align,
+            inputs=context.policies.inputs,
+            outputs=context.policies.outputs,
+            align=context.policies.align,
         ),
         mode=layout.mode,
         strategy=layout.strategy,
-        order=list(study.order),
-        lanes=study.running.lanes or "free",
+        order=list(context.order),
+        lanes=context.execution.lanes or "free",
         arena_bytes=layout.total,
         buffers=[
             buffer
-            for at in range(len(layout.timeline.blocks))
-            for buffer in _buffers(study, layout, at)
+            for at in range(len(layout.timeline.buffers))
+            for buffer in _buffers(context, layout, at)
         ],
-        external=_external(study, layout),
+        external=_external(context, layout),
         aliases=[
             PlannedAlias(op=a.op, output=names(a.output), input=names(a.input), how=a.how)
             for a in storages.aliases
         ],
         copies=[names(t) for t in storages.copies]
-        + [names(b.copy) for b in layout.timeline.blocks if b.copy >= 0],
-        bound=_bound(study, layout),
-        proof=_proof(study, layout),
-        workspace_known=study.workspace_known,
-        unsupported=unsupported(study.graph),
-        opaque=[names(t) for t in sorted(study.index.opaque)],
-        doubts=list(study.source.doubts),
-        bodies=[_unproven(body) for body in study.bodies] if study.doubtful else [*study.bodies],
-        profile=_measured(study),
-        profile_digest=None if study.options.profile is None else study.options.profile.digest,
-        seed=study.options.seed,
-        lane=list(study.running.lane),
-        added=list(study.running.added),
+        + [names(b.copy) for b in layout.timeline.buffers if b.copy >= 0],
+        bound=_bound(context, layout),
+        proof=_proof(context, layout),
+        workspace_known=context.workspace_known,
+        unsupported=unsupported(context.graph),
+        opaque=[names(t) for t in sorted(context.index.opaque)],
+        doubts=list(context.source.doubts),
+        bodies=[_unproven(body) for body in context.bodies]
+        if context.doubtful
+        else [*context.bodies],
+        profile=_measured(context),
+        profile_digest=None if context.options.profile is None else context.options.profile.digest,
+        seed=context.options.seed,
+        lane=list(context.execution.lane),
+        added=list(context.execution.added),
         search="complete" if layout.complete else "time limit",
     )
 
 
-def _external(study: Study, layout: Layout) -> list[ExternalBuffer]:
+def _external(context: PlanningContext, layout: Layout) -> list[ExternalBuffer]:
     storages = layout.timeline.storages
     return [
-        ExternalBuffer(tensors=_places(study, layout, storage))
+        ExternalBuffer(tensors=_places(context, layout, storage))
         for storage, members in enumerate(storages.members)
         if members and storages.external[storage]
     ]
 
 
-def _bound(study: Study, layout: Layout) -> Bound:
+def _bound(context: PlanningContext, layout: Layout) -> Bound:
     return Bound(
         offsets=layout.timeline.peak if layout.objects is not None else layout.bound,
-        objects=objects_bound(layout.timeline.hulls(study.policies.align)),
-        any_order=study.any_order,
+        objects=objects_bound(layout.timeline.hulls(context.policies.align)),
+        any_order=context.any_order,
     )
 
 
-def _proof(study: Study, layout: Layout) -> Proof:
+def _proof(context: PlanningContext, layout: Layout) -> Proof:
     """What is proven; of a graph with a doubt, nothing."""
     return Proof(
-        packing=layout.optimal and not study.doubtful,
-        order=layout.total == study.any_order and not study.doubtful,
+        packing=layout.optimal and not context.doubtful,
+        order=layout.total == context.any_order and not context.doubtful,
     )
 
 
@@ -233,71 +235,75 @@ def _unproven(body: BodyPlan) -> BodyPlan:
     return msgspec.structs.replace(body, plan=plan)
 
 
-def _measured(study: Study) -> dict[str, int]:
+def _measured(context: PlanningContext) -> dict[str, int]:
     """Of the profile, what this graph has ops for."""
-    profile = study.options.profile
+    profile = context.options.profile
     if profile is None:
         return {}
-    here = {op.name for op in study.graph.ops}
+    here = {op.name for op in context.graph.ops}
     return {name: size for name, size in sorted(profile.workspace.items()) if name in here}
 
 
-def _buffers(study: Study, layout: Layout, at: int) -> list[PlannedBuffer]:
-    """What a plan says of a block: ops that share a place for their scratch each have a buffer."""
-    block, whole = layout.timeline.blocks[at], _buffer(study, layout, at)
+def _buffers(context: PlanningContext, layout: Layout, at: int) -> list[PlannedBuffer]:
+    """What a plan says of a buffer: ops that share a place for their scratch each have a buffer."""
+    buffer, whole = layout.timeline.buffers[at], _buffer(context, layout, at)
     return (
         [whole]
-        if not block.tied
+        if not buffer.tied
         else [
             msgspec.structs.replace(whole, op=op, size=live.upper, live=[live])
-            for op, live in zip(block.tied, whole.live, strict=True)
+            for op, live in zip(buffer.tied, whole.live, strict=True)
         ]
     )
 
 
-def _buffer(study: Study, layout: Layout, at: int) -> PlannedBuffer:
-    block: Block = layout.timeline.blocks[at]
-    live = [Live(start=p.start, stop=p.stop, lower=p.lower, upper=p.upper) for p in block.pieces]
+def _buffer(context: PlanningContext, layout: Layout, at: int) -> PlannedBuffer:
+    buffer: Buffer = layout.timeline.buffers[at]
+    live = [Live(start=p.start, stop=p.stop, lower=p.lower, upper=p.upper) for p in buffer.pieces]
     obj = None if layout.objects is None else layout.objects[at]
     offset = layout.offsets[at]
-    if block.workspace >= 0:
+    if buffer.workspace >= 0:
         return PlannedBuffer(
             what="workspace",
             offset=offset,
-            size=block.size,
+            size=buffer.size,
             live=live,
-            op=block.workspace,
+            op=buffer.workspace,
             object=obj,
         )
-    if block.copy >= 0:
-        nbytes = study.index.nbytes[block.copy]
-        places = [Place(tensor=study.index.name(block.copy), offset=0, nbytes=nbytes)]
+    if buffer.copy >= 0:
+        nbytes = context.index.nbytes[buffer.copy]
+        places = [Place(tensor=context.index.name(buffer.copy), offset=0, nbytes=nbytes)]
         return PlannedBuffer(
-            what="copy", offset=offset, size=block.size, live=live, tensors=places, object=obj
+            what="copy", offset=offset, size=buffer.size, live=live, tensors=places, object=obj
         )
-    places = _places(study, layout, block.storage)
+    places = _places(context, layout, buffer.storage)
     return PlannedBuffer(
-        what="tensor", offset=offset, size=block.size, live=live, tensors=places, object=obj
+        what="tensor", offset=offset, size=buffer.size, live=live, tensors=places, object=obj
     )
 
 
-def _places(study: Study, layout: Layout, storage: int) -> list[Place]:
+def _places(context: PlanningContext, layout: Layout, storage: int) -> list[Place]:
     storages = layout.timeline.storages
     return [
-        Place(tensor=study.index.name(t), offset=storages.offset[t], nbytes=study.index.nbytes[t])
+        Place(
+            tensor=context.index.name(t), offset=storages.offset[t], nbytes=context.index.nbytes[t]
+        )
         for t in storages.members[storage]
     ]
 
 
-def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need) -> Summary:
-    arena, index = layouts["arena"], study.index
+def _summarise(
+    context: PlanningContext, layouts: dict[Mode, Layout], plan: Plan, need: Need
+) -> Summary:
+    arena, index = layouts["arena"], context.index
     bound = arena.bound
     chosen = layouts[plan.mode].timeline
-    peak_op = study.step_name(chosen.peak_step)
+    peak_op = context.step_name(chosen.peak_step)
     totals = {mode: layout.total for mode, layout in layouts.items()}
     both = layouts["both"]
     cut = [mode for mode, layout in layouts.items() if not layout.complete]
-    budgets = Budgets.of(study.options)
+    budgets = Budgets.of(context.options)
     return Summary(
         naive_bytes=totals["naive"],
         inplace_bytes=totals["inplace"],
@@ -306,14 +312,14 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need
         arena_bytes=totals["arena"],
         lower_bound_bytes=bound,
         objects_bound_bytes=both.bound,
-        any_order_bound_bytes=study.any_order,
+        any_order_bound_bytes=context.any_order,
         gap=(arena.total - bound) / bound if bound else 0.0,
         optimal=not plan.doubtful and arena.optimal,
-        order_optimal=not plan.doubtful and arena.total == study.any_order,
-        workspace_known=study.workspace_known,
-        order="file" if study.order == file_order(study.index) else "best",
-        lanes=study.running.lanes or "free",
-        static_bytes=sum(static_bytes(study.graph).values()),
+        order_optimal=not plan.doubtful and arena.total == context.any_order,
+        workspace_known=context.workspace_known,
+        order="file" if context.order == file_order(context.index) else "best",
+        lanes=context.execution.lanes or "free",
+        static_bytes=sum(static_bytes(context.graph).values()),
         input_bytes=sum(index.nbytes[t] for t in index.inputs if not index.static[t]),
         output_bytes=sum(index.nbytes[t] for t in dict.fromkeys(index.outputs)),
         peak_op=peak_op,
@@ -322,7 +328,7 @@ def _summarise(study: Study, layouts: dict[Mode, Layout], plan: Plan, need: Need
         search="time limit" if cut else "complete",
         cut_short=cut,
         plan_bytes=plan.arena_bytes,
-        zero_copy_concats=len(arena.timeline.storages.homed),
+        zero_copy_concats=len(arena.timeline.storages.built_in_place),
         arena_copying_bytes=arena.total if arena.copying is None else arena.copying,
         overlaps=sum(a.how == "overlap" for a in arena.timeline.storages.aliases),
         arena_apart_bytes=arena.total if arena.apart is None else arena.apart,

@@ -30,7 +30,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Buffer:
     """One buffer to be packed: a storage, the scratch of an op, or the copy of an output.
 
     Attributes:
@@ -58,18 +58,18 @@ class Timeline:
     Attributes:
         schedule: order and lifetimes.
         storages: who shares bytes with whom.
-        blocks: the buffers of the arena.
+        buffers: the buffers of the arena.
         live: (steps,) live bytes at each step, padding included.
     """
 
     schedule: Schedule
     storages: Storages
-    blocks: tuple[Block, ...]
+    buffers: tuple[Buffer, ...]
     live: np.ndarray
 
     @property
     def peak(self) -> int:
-        """The most bytes alive at one step: no packing of these blocks is lower."""
+        """The most bytes alive at one step: no packing of these buffers is lower."""
         return int(self.live.max(initial=0))
 
     @property
@@ -77,17 +77,17 @@ class Timeline:
         """The first step at which the peak is reached."""
         return int(self.live.argmax()) if len(self.live) else 0
 
-    def alive_at(self, step: int) -> list[Block]:
-        """Blocks alive at a step, largest first."""
-        alive = [b for b in self.blocks if any(p.start <= step < p.stop for p in b.pieces)]
-        return sorted(alive, key=lambda block: -block.size)
+    def alive_at(self, step: int) -> list[Buffer]:
+        """Buffers alive at a step, largest first."""
+        alive = [b for b in self.buffers if any(p.start <= step < p.stop for p in b.pieces)]
+        return sorted(alive, key=lambda buffer: -buffer.size)
 
     def problem(self, align: int) -> Problem:
-        """The blocks as pure geometry."""
-        first = np.cumsum([0, *(len(block.pieces) for block in self.blocks)])
-        pieces = [piece for block in self.blocks for piece in block.pieces]
+        """The buffers as pure geometry."""
+        first = np.cumsum([0, *(len(buffer.pieces) for buffer in self.buffers)])
+        pieces = [piece for buffer in self.buffers for piece in buffer.pieces]
         return Problem.of_pieces(
-            size=[block.size for block in self.blocks],
+            size=[buffer.size for buffer in self.buffers],
             first=first,
             start=[piece.start for piece in pieces],
             stop=[piece.stop for piece in pieces],
@@ -97,12 +97,12 @@ class Timeline:
         )
 
     def hulls(self, align: int) -> Problem:
-        """The blocks as whole objects: alive from their first to their last step."""
-        lives = [(p.start, p.stop) for b in self.blocks for p in (_hull(b.pieces),)]
+        """The buffers as whole objects: alive from their first to their last step."""
+        lives = [(p.start, p.stop) for b in self.buffers for p in (_hull(b.pieces),)]
         return Problem.of(
             [start for start, _ in lives],
             [stop for _, stop in lives],
-            [block.size for block in self.blocks],
+            [buffer.size for buffer in self.buffers],
             align=align,
         )
 
@@ -117,7 +117,7 @@ def simulate(
     decisions: Decisions,
     policies: Policies,
     facts: Sequence[Facts],
-    guard: Precedence | None = None,
+    precedence: Precedence | None = None,
 ) -> Timeline:
     """Play a schedule and its aliases through: who is alive when, in bytes.
 
@@ -126,17 +126,17 @@ def simulate(
         decisions: the order and the sharing wanted.
         policies: where inputs and outputs live; the alignment.
         facts: per op, what the registry and the target allow.
-        guard: the partial order that ops in lanes keep; by default ops run one by one.
+        precedence: the partial order that ops in lanes keep; by default ops run one by one.
 
     Raises:
         ModelError: the order breaks an edge of the graph.
     """
     schedule = make_schedule(index, decisions.order, policies)
-    storages = build_storages(index, schedule, policies, facts, decisions.aliasing, guard)
-    return timeline(index, schedule, storages, policies, facts)
+    storages = build_storages(index, schedule, policies, facts, decisions.aliasing, precedence)
+    return make_timeline(index, schedule, storages, policies, facts)
 
 
-def timeline(
+def make_timeline(
     index: Index,
     schedule: Schedule,
     storages: Storages,
@@ -144,50 +144,50 @@ def timeline(
     facts: Sequence[Facts],
 ) -> Timeline:
     """The timeline of storages that are already decided."""
-    blocks = _blocks(index, schedule, storages, policies, facts)
+    buffers = _buffers(index, schedule, storages, policies, facts)
     live = np.zeros(schedule.steps + 1, dtype=np.int64)
-    for block in blocks:
-        for piece in block.pieces:
+    for buffer in buffers:
+        for piece in buffer.pieces:
             live[piece.start] += piece.upper - piece.lower
             live[piece.stop] -= piece.upper - piece.lower
-    return Timeline(schedule, storages, tuple(blocks), np.cumsum(live)[:-1])
+    return Timeline(schedule, storages, tuple(buffers), np.cumsum(live)[:-1])
 
 
-def _blocks(
+def _buffers(
     index: Index,
     schedule: Schedule,
     storages: Storages,
     policies: Policies,
     facts: Sequence[Facts],
-) -> list[Block]:
-    blocks: list[Block] = []
+) -> list[Buffer]:
+    buffers: list[Buffer] = []
     for storage, members in enumerate(storages.members):
         if members and not storages.external[storage]:
             pieces = storage_pieces(index, schedule, storages, storage)
-            blocks.append(_padded(storage, pieces, policies.align))
+            buffers.append(_padded(storage, pieces, policies.align))
     end = schedule.steps
     for tensor in schedule.copied:
         size = round_up(index.nbytes[tensor], policies.align)
-        blocks.append(Block(size, (Piece(end - 1, end, 0, size),), copy=tensor))
+        buffers.append(Buffer(size, (Piece(end - 1, end, 0, size),), copy=tensor))
     rooms: dict[int, list[tuple[int, Piece]]] = {}
     for step, op in enumerate(schedule.order):
         size = round_up(facts[op].workspace or 0, policies.align)
         if size and facts[op].room >= 0:
             rooms.setdefault(facts[op].room, []).append((op, Piece(step, step + 1, 0, size)))
         elif size:
-            blocks.append(Block(size, (Piece(step, step + 1, 0, size),), workspace=op))
-    return blocks + [_room(*zip(*users, strict=True)) for users in rooms.values()]
+            buffers.append(Buffer(size, (Piece(step, step + 1, 0, size),), workspace=op))
+    return buffers + [_room(*zip(*users, strict=True)) for users in rooms.values()]
 
 
-def _room(ops: tuple[int, ...], pieces: tuple[Piece, ...]) -> Block:
+def _room(ops: tuple[int, ...], pieces: tuple[Piece, ...]) -> Buffer:
     """One place for the scratch of several ops."""
     size = max(piece.upper for piece in pieces)
-    return Block(size, pieces, workspace=ops[0], tied=ops)
+    return Buffer(size, pieces, workspace=ops[0], tied=ops)
 
 
-def _padded(storage: int, pieces: list[Piece], align: int) -> Block:
-    """The storage as a block; what lies at its end takes the padding along."""
+def _padded(storage: int, pieces: list[Piece], align: int) -> Buffer:
+    """The storage as a buffer; what lies at its end takes the padding along."""
     extent = max(piece.upper for piece in pieces)
     size = round_up(extent, align)
     grown = tuple(Piece(p.start, p.stop, p.lower, size) if p.upper == extent else p for p in pieces)
-    return Block(size, grown, storage=storage)
+    return Buffer(size, grown, storage=storage)

@@ -22,7 +22,7 @@ def plan(tmp_path: Path, text: str, *dims: str, shapes: tuple[str, ...] = ()) ->
 
 
 def workspace(result: PlanResult, kind: str) -> int:
-    ops = result.study.graph.ops
+    ops = result.context.graph.ops
     return sum(
         b.size
         for b in result.plan.buffers
@@ -70,7 +70,7 @@ def test_what_a_branch_captures_is_alive_for_the_whole_op_and_never_overwritten(
         }"""
     )
     result = plan(tmp_path, text)
-    (op,) = [op for op in result.study.graph.ops if op.kind == "if"]
+    (op,) = [op for op in result.context.graph.ops if op.kind == "if"]
     assert "h" in op.operands
     assert workspace(result, "if") == 8  # `u` may not take the place of `h`
     assert result.summary.arena_bytes == 8 + 8 + 8
@@ -92,7 +92,7 @@ def test_a_condition_that_is_known_leaves_one_branch(tmp_path: Path) -> None:
         }"""
     )
     result = plan(tmp_path, text)
-    assert [op.kind for op in result.study.graph.ops] == ["squeeze", "identity"]
+    assert [op.kind for op in result.context.graph.ops] == ["squeeze", "identity"]
 
 
 def test_branches_of_different_shape_count_by_the_larger(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ LOOP = model(
 
 def test_loop_counts_two_slots_a_carried_value_and_full_scan_outputs(tmp_path: Path) -> None:
     result = plan(tmp_path, LOOP)
-    graph = result.study.graph
+    graph = result.context.graph
     assert graph["all"].shape == (5, 8)
     # Every result of the body is carried or collected, so its own arena is empty: 2 slots of 4.
     assert workspace(result, "loop") == 2 * 4
@@ -169,6 +169,6 @@ def test_scan_slices_its_inputs_and_stacks_its_outputs(tmp_path: Path) -> None:
         }"""
     ).replace("Scan<num_scan_inputs = 1>(s, xs) <", "Scan(s, xs) <num_scan_inputs = 1, ")
     result = plan(tmp_path, text)
-    assert result.study.graph["ys"].shape == (6, 4)
+    assert result.context.graph["ys"].shape == (6, 4)
     # `sum` is read by both results: 2 bytes of arena, and two slots of 2 for the state.
     assert workspace(result, "scan") == 2 + 2 * 2

@@ -35,7 +35,7 @@ def test_every_backend_model_is_read_planned_and_verified() -> None:
             assert "--shape" in error.hint, file
             refused.add(file.parent.name)
             continue
-        assert unsupported(result.study.graph) == {}, file
+        assert unsupported(result.context.graph) == {}, file
         assert all(check.ok for check in verify_plan(loaded.graph, result.plan)), file
     assert refused == DATA_DEPENDENT
 
@@ -135,10 +135,10 @@ def test_weights_are_not_dequantised_before_the_run_unless_asked(tmp_path: Path)
     )
     graph = read(tmp_path, text).graph
     plain = make_plan(graph, PlanOptions(align=1))
-    assert [op.kind for op in plain.study.graph.ops] == ["dequantize_linear", "mul"]
+    assert [op.kind for op in plain.context.graph.ops] == ["dequantize_linear", "mul"]
     assert plain.summary.static_bytes == 4 + 4 + 1
     wide = make_plan(graph, PlanOptions(align=1, fold_weights=True))
-    assert [op.kind for op in wide.study.graph.ops] == ["mul"]
+    assert [op.kind for op in wide.context.graph.ops] == ["mul"]
     assert wide.summary.static_bytes == 16
     assert wide.plan.recipe == ["fold-weights"]
     for result in (plain, wide):

@@ -10,30 +10,30 @@ from peakfold.ir import Graph, parse_graph
 from peakfold.packing import pack
 from peakfold.planning import PlanOptions
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.modes import Layout
-from peakfold.planning.order import best_order, choose_copies, sharing_of
+from peakfold.planning.order import best_order, choose_copies
 from peakfold.planning.order.live_bytes import peak_of
 from peakfold.planning.order.strip_model import build_model
 from peakfold.planning.planner import plan_layout
 from tests.planning.test_properties import passes, runs_right
 from tests.strategies import graphs
 
-from .tools import OPTIONS, study_of
+from .tools import OPTIONS, context_of
 
 
-def hull_peak(study: Study, aliasing: Aliasing) -> int:
+def hull_peak(context: PlanningContext, aliasing: Aliasing) -> int:
     """Bytes of whole storages alive together, step by step."""
-    played = study.play(aliasing)
+    timeline = context.timeline(aliasing)
     lives = [
         (min(p.start for p in b.pieces), max(p.stop for p in b.pieces), b.size)
-        for b in played.blocks
+        for b in timeline.buffers
         if b.pieces
     ]
     return max(
         (
             sum(size for start, stop, size in lives if start <= step < stop)
-            for step in range(played.schedule.steps)
+            for step in range(timeline.schedule.steps)
         ),
         default=0,
     )
@@ -53,15 +53,15 @@ def small_slice_of_a_large_base(between: int = 100) -> Graph:
 
 
 def test_a_small_slice_does_not_keep_a_large_object_alive() -> None:
-    study = study_of(small_slice_of_a_large_base())
-    full = sharing_of(study)
-    found = choose_copies(study, full, "objects")
-    assert [study.index.name(t) for t in found.copied] == ["part"]
+    context = context_of(small_slice_of_a_large_base())
+    full = context.full_aliasing
+    found = choose_copies(context, full, "objects")
+    assert [context.index.name(t) for t in found.copied] == ["part"]
     mib = 1 << 20
-    assert hull_peak(study, full) == 16 * mib
-    assert hull_peak(study, found) == 8 * mib + (2 << 10)
+    assert hull_peak(context, full) == 16 * mib
+    assert hull_peak(context, found) == 8 * mib + (2 << 10)
     # With offsets the bytes of the base are free anyway, so nothing is copied.
-    assert choose_copies(study, full, "arena") == full
+    assert choose_copies(context, full, "arena") == full
 
 
 def test_a_slice_that_forbids_an_op_to_run_in_place_is_copied() -> None:
@@ -70,11 +70,11 @@ def test_a_slice_that_forbids_an_op_to_run_in_place_is_copied() -> None:
         "b: uint8[1,64] = slice(a, starts=[0], ends=[1], axes=[0])\n"
         "c: uint8[8,64] = add(a, b)\noutput c"
     )
-    study = study_of(graph)
-    full = sharing_of(study)
-    found = choose_copies(study, full)
-    assert (study.play(full).peak, study.play(found).peak) == (16 * 64, 9 * 64)
-    under = best_order(study, time_limit=1.0, seed=0, aliasing=found)
+    context = context_of(graph)
+    full = context.full_aliasing
+    found = choose_copies(context, full)
+    assert (context.timeline(full).peak, context.timeline(found).peak) == (16 * 64, 9 * 64)
+    under = best_order(context, time_limit=1.0, seed=0, aliasing=found)
     assert (under.peak, under.optimal) == (9 * 64, True)
 
 
@@ -83,18 +83,19 @@ def test_a_slice_that_forbids_an_op_to_run_in_place_is_copied() -> None:
 def test_copies_are_never_worse_and_run_right(
     family: str, graph: Graph, options: PlanOptions
 ) -> None:
-    study = study_of(graph, options)
-    full = sharing_of(study)
-    found = choose_copies(study, full, family)
+    context = context_of(graph, options)
+    full = context.full_aliasing
+    found = choose_copies(context, full, family)
     peaks = [
-        study.play(a).peak if family == "arena" else hull_peak(study, a) for a in (found, full)
+        context.timeline(a).peak if family == "arena" else hull_peak(context, a)
+        for a in (found, full)
     ]
     assert peaks[0] <= peaks[1]
-    played = study.play(found)
-    packing = pack(played.problem(study.policies.align))
+    timeline = context.timeline(found)
+    packing = pack(timeline.problem(context.policies.align))
     offsets = tuple(packing.offsets.tolist())
-    layout = Layout("arena", "by hand", played, packing.height, offsets, None, 0, False)
-    plan = plan_layout(study, layout)
+    layout = Layout("arena", "by hand", timeline, packing.height, offsets, None, 0, False)
+    plan = plan_layout(context, layout)
     assert passes(graph, plan)
     assert runs_right(graph, plan)
 
@@ -103,10 +104,14 @@ def test_copies_are_never_worse_and_run_right(
 def test_the_model_follows_any_choice_of_copies(
     graph: Graph, options: PlanOptions, data: st.DataObject
 ) -> None:
-    study = study_of(graph, options)
-    views = [a.output for a in study.play(sharing_of(study)).storages.aliases if a.how == "view"]
+    context = context_of(graph, options)
+    views = [
+        a.output
+        for a in context.timeline(context.full_aliasing).storages.aliases
+        if a.how == "view"
+    ]
     copied = data.draw(st.sets(st.sampled_from(views))) if views else set()
     aliasing = Aliasing(inplace=options.inplace, views=options.views, copied=frozenset(copied))
-    model = build_model(study, aliasing)
+    model = build_model(context, aliasing)
     if model.exact:
-        assert peak_of(model, study.order) == study.play(aliasing).peak
+        assert peak_of(model, context.order) == context.timeline(aliasing).peak

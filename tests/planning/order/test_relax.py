@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
-from peakfold.planning.context import Study
-from peakfold.planning.order import best_order, bound_without_copies, sharing_of
+from peakfold.planning.context import PlanningContext
+from peakfold.planning.order import best_order, bound_without_copies
 from tests.planning.handmade import topological_orders
 from tests.strategies import graphs
 
 from . import nets
-from .tools import OPTIONS, study_of
+from .tools import OPTIONS, context_of
 
 
-def lowest_with_homes(study: Study) -> int:
+def lowest_with_homes(context: PlanningContext) -> int:
     """The lowest peak of live bytes over all orders and all sets of concatenations taken in."""
-    concats = [op for op, fact in enumerate(study.facts) if fact.parts]
+    concats = [op for op, fact in enumerate(context.facts) if fact.parts]
     choices = chain.from_iterable(combinations(concats, n) for n in range(len(concats) + 1))
-    sharings = [replace(sharing_of(study), homes=frozenset(homes)) for homes in choices]
+    sharings = [
+        replace(context.full_aliasing, zero_copy_concats=frozenset(some)) for some in choices
+    ]
     return min(
-        replace(study, order=order).play(sharing).peak
-        for order in topological_orders(study.graph)
+        replace(context, order=order).timeline(sharing).peak
+        for order in topological_orders(context.graph)
         for sharing in sharings
     )
 
@@ -62,23 +64,23 @@ def joining(seed: int, size: int) -> Graph:
 def test_no_order_with_any_concatenations_taken_in_goes_below(
     graph: Graph, options: PlanOptions
 ) -> None:
-    study = study_of(graph, options)
-    assert bound_without_copies(study, time_limit=1.0, seed=0) <= lowest_with_homes(study)
+    context = context_of(graph, options)
+    assert bound_without_copies(context, time_limit=1.0, seed=0) <= lowest_with_homes(context)
 
 
 def test_the_bound_is_met_where_taking_in_pays() -> None:
-    study = study_of(
+    context = context_of(
         parse_graph(
             "peakfold-graph 1\ninput x: uint8[1,64]\na: uint8[2,64] = opaque(x)\n"
             "b: uint8[3,64] = opaque(x)\nc: uint8[5,64] = concat(a, b, axis=0)\noutput c"
         )
     )
-    bound = bound_without_copies(study, time_limit=1.0, seed=0)
-    assert bound == lowest_with_homes(study) == 5 * 64
-    assert best_order(study, time_limit=1.0, seed=0).bound == 10 * 64
+    bound = bound_without_copies(context, time_limit=1.0, seed=0)
+    assert bound == lowest_with_homes(context) == 5 * 64
+    assert best_order(context, time_limit=1.0, seed=0).bound == 10 * 64
 
 
 def test_on_networks_it_is_below_the_bound_with_copies() -> None:
-    study = study_of(nets.densenet())
-    with_copies = best_order(study, time_limit=1.0, seed=0).bound
-    assert study.any_order <= bound_without_copies(study, time_limit=1.0, seed=0) <= with_copies
+    context = context_of(nets.densenet())
+    with_copies = best_order(context, time_limit=1.0, seed=0).bound
+    assert context.any_order <= bound_without_copies(context, time_limit=1.0, seed=0) <= with_copies

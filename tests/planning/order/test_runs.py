@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from peakfold.ir import Graph, parse_graph
 from peakfold.planning import PlanOptions
 from peakfold.planning.order.fragment import Fragment
-from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.order_state import OrderState
 from peakfold.planning.order.uninterrupted_chains import closed_runs
 from tests.planning.handmade import topological_orders
 
-from .tools import model_of, study_of
+from .tools import context_of, model_of
 
 
 def strands(seed: int) -> Graph:
@@ -40,9 +40,9 @@ def strands(seed: int) -> Graph:
 
 
 def fragment_of(graph: Graph) -> Fragment:
-    study = study_of(graph, PlanOptions(align=1, inputs="reusable"))
-    model = model_of(study)
-    return Line(model, study.order).fragment(0, model.ops)
+    context = context_of(graph, PlanOptions(align=1, inputs="reusable"))
+    model = model_of(context)
+    return OrderState(model, context.order).fragment(0, model.ops)
 
 
 @settings(max_examples=250)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from peakfold.frontends import Bindings, load
 from peakfold.ir import Graph
 from peakfold.planning import PlanOptions, make_plan
-from peakfold.planning.context import Study, prepare
-from peakfold.planning.order import sharing_of
+from peakfold.planning.context import PlanningContext, prepare
 from peakfold.planning.order.strip_model import Model, build_model
 
 OPTIONS = st.builds(
@@ -32,23 +31,23 @@ _BINDINGS = {
 }
 
 
-def study_of(graph: Graph, options: PlanOptions | None = None) -> Study:
+def context_of(graph: Graph, options: PlanOptions | None = None) -> PlanningContext:
     return prepare(graph, options or PlanOptions(), lambda g, o: make_plan(g, o).plan)
 
 
-def model_of(study: Study) -> Model:
-    return build_model(study, sharing_of(study))
+def model_of(context: PlanningContext) -> Model:
+    return build_model(context, context.full_aliasing)
 
 
-def judge(study: Study, order: tuple[int, ...]) -> int:
+def judge(context: PlanningContext, order: tuple[int, ...]) -> int:
     """The peak of an order by the one referee."""
-    return replace(study, order=order).play(sharing_of(study)).peak
+    return replace(context, order=order).timeline(context.full_aliasing).peak
 
 
-def random_order(study: Study, seed: int) -> tuple[int, ...]:
+def random_order(context: PlanningContext, seed: int) -> tuple[int, ...]:
     """A random order by the graph's own names, data edges only (no effects in the graphs)."""
     rng = random.Random(seed)
-    graph = study.graph
+    graph = context.graph
     left = list(range(len(graph.ops)))
     made = {t.name for t in graph.tensors if t.name not in graph.producer}
     order: list[int] = []
@@ -95,7 +94,7 @@ def plain_optimum(graph: Graph, align: int) -> int:
     return best(frozenset())
 
 
-def shared_study(path: Path) -> Study:
+def shared_context(path: Path) -> PlanningContext:
     """A model of the shared folder, its symbols bound."""
     dims, shapes = _BINDINGS.get(path.stem, ((), ()))
     loaded = load(path, Bindings.parse(dims, shapes))
@@ -103,4 +102,4 @@ def shared_study(path: Path) -> Study:
     symbols = sorted({dim for shape in inputs for dim in shape if isinstance(dim, str)})
     if symbols:
         loaded = load(path, Bindings.parse([f"{name}=1" for name in symbols]))
-    return study_of(loaded.graph)
+    return context_of(loaded.graph)

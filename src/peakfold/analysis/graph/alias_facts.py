@@ -22,7 +22,7 @@ class Facts:
         parts: inputs that are byte ranges of output 0.
         workspace: scratch bytes; `None` = not known.
         known: false for an op the registry has no row for.
-        renames: the op keeps every byte where it is, so in place asks for equal bytes only.
+        keeps_bytes: the op keeps every byte where it is, so in place asks for equal bytes only.
         overlap: inputs that output 0 may be written over at a distance.
         room: ops of the same number have their scratch in the same place, since they run the same
             body, whose tensors have one place; -1 = a place of its own.
@@ -33,7 +33,7 @@ class Facts:
     parts: tuple[ViewFact, ...] = ()
     workspace: int | None = None
     known: bool = True
-    renames: bool = False
+    keeps_bytes: bool = False
     overlap: tuple[OverlapFact, ...] = ()
     room: int = -1
 
@@ -71,11 +71,11 @@ def op_facts(graph: Graph, op: Op, target: Target) -> Facts:
         overlap = stated.overlap
     if stated is not None and stated.workspace is not None:
         workspace = stated.workspace
-    renames = target.reshape == "inplace" and views == (ViewFact(0, 0, 0),)
-    if renames:
+    keeps_bytes = target.reshape == "inplace" and views == (ViewFact(0, 0, 0),)
+    if keeps_bytes:
         views, inplace = (), (0,) if target.allows_inplace(op.kind) else ()
     known = spec.known or (op.kind == "opaque" and stated is not None)
-    found = Facts(inplace, views, parts, workspace, known, renames, overlap)
+    found = Facts(inplace, views, parts, workspace, known, keeps_bytes, overlap)
     return found if graph.bounded.isdisjoint(op.operands) else _of_any_size(graph, op, found)
 
 

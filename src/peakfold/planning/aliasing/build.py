@@ -39,9 +39,9 @@ class _Builder:
         policies: Policies,
         facts: Sequence[Facts],
         aliasing: Aliasing,
-        guard: Precedence | None,
+        precedence: Precedence | None,
     ) -> None:
-        self.guard = guard
+        self.precedence = precedence
         self.index = index
         self.schedule = schedule
         self.policies = policies
@@ -106,7 +106,7 @@ class _Builder:
             if reaches and self._place_over(step, op, record, tensor):
                 continue
             self._own(tensor, external)
-            if first and not external and op in self.aliasing.homes:
+            if first and not external and op in self.aliasing.zero_copy_concats:
                 self._take_parts(op, record, tensor, facts)
 
     def _place_views(self, op: int, record: Op, facts: Facts) -> None:
@@ -132,7 +132,7 @@ class _Builder:
         roots = [host] if owner < 0 and host in self.changing else self.variables.get(owner, [])
         if not roots:
             return True
-        if self.guard is not None:
+        if self.precedence is not None:
             return False
         born, last = self.schedule.step[op], self.schedule.last_use[tensor]
         for root in roots:
@@ -191,16 +191,16 @@ class _Builder:
         if storage < 0 or self.result.external[storage]:
             return False
         one, two = self.index.graph.tensors[tensor], self.index.graph.tensors[host]
-        if (one.shape != two.shape and not facts.renames) or one.dtype.bits != two.dtype.bits:
+        if (one.shape != two.shape and not facts.keeps_bytes) or one.dtype.bits != two.dtype.bits:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
-        if self.guard is None:
+        if self.precedence is None:
             clash = self._pending_over(tensor, host, step)
             over = all(self.schedule.last_use[other] <= step for other in clash)
         else:
             clash = self._overlapping(tensor, host, 0)
-            over = all(self._surely_over(other, op, self.guard) for other in clash)
+            over = all(self._surely_over(other, op, self.precedence) for other in clash)
         return over and all(self._harmless(record, facts, host, other) for other in clash)
 
     def _pending_over(self, tensor: int, host: int, step: int) -> list[int]:
@@ -216,10 +216,10 @@ class _Builder:
     def _replace(self, tensor: int, host: int) -> None:
         """Put a result over a host in place.
 
-        Where a guard decides what is over, whatever comes after the result comes after all that
-        it has replaced, so its own bytes need no more checks of those.
+        Where a precedence decides what is over, whatever comes after the result comes after all
+        that it has replaced, so its own bytes need no more checks of those.
         """
-        if self.guard is not None:
+        if self.precedence is not None:
             window = self._window(host)
             for other in self._overlapping(tensor, host, 0):
                 if window.contains(self._window(other)):
@@ -242,7 +242,7 @@ class _Builder:
     def _may_reach_over(self, step: int, op: int, tensor: int, host: int, distance: int) -> bool:
         """Whether all in the bytes that a result would take is over, or bears the distance."""
         storage = self.result.of[host]
-        if storage < 0 or self.result.external[storage] or self.guard is not None:
+        if storage < 0 or self.result.external[storage] or self.precedence is not None:
             return False
         start = self.result.offset[host] - distance
         window = Interval(start, start + self.index.nbytes[tensor])
@@ -259,12 +259,12 @@ class _Builder:
                 return False
         return True
 
-    def _surely_over(self, tensor: int, op: int, guard: Precedence) -> bool:
+    def _surely_over(self, tensor: int, op: int, precedence: Precedence) -> bool:
         """Whether in every run all that touches a value is done, but for `op` itself."""
         if self.schedule.last_use[tensor] > self.schedule.step[op]:
             return False
         touches = [*self.index.users_of(tensor), self.index.producer[tensor]]
-        return all(other in (op, -1) or guard.precedes(other, op) for other in touches)
+        return all(other in (op, -1) or precedence.precedes(other, op) for other in touches)
 
     def _harmless(self, record: Op, facts: Facts, host: int, other: int) -> bool:
         """Whether a value in the bytes to be overwritten is read element by element only."""
@@ -295,7 +295,7 @@ class _Builder:
                 self.pending[self.result.of[whole]].add(*self._window(moved), moved)
             self.pending[source] = Ranges()
             self.result.aliases.append(Alias(op, whole, tensor, "concat"))
-        self.result.homed.append(op)
+        self.result.built_in_place.append(op)
 
     def _may_move(self, tensor: int, at: int) -> bool:
         """Whether the storage of a part is exactly that part and may go to another place."""
@@ -315,7 +315,7 @@ def build_storages(
     policies: Policies,
     facts: Sequence[Facts],
     aliasing: Aliasing,
-    guard: Precedence | None = None,
+    precedence: Precedence | None = None,
 ) -> Storages:
     """Decide, step by step, which tensors share bytes.
 
@@ -325,7 +325,7 @@ def build_storages(
         policies: where inputs and outputs live.
         facts: per op, what the registry and the target allow.
         aliasing: which kinds of sharing are wanted.
-        guard: where ops run in lanes, the partial order that decides what is over; by default
+        precedence: where ops run in lanes, the partial order that decides what is over; by default
             the schedule does.
     """
-    return _Builder(index, schedule, policies, facts, aliasing, guard).run()
+    return _Builder(index, schedule, policies, facts, aliasing, precedence).run()

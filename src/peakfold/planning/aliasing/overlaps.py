@@ -8,22 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.timeline import Timeline
 
 
-def with_all_overlaps(study: Study, aliasing: Aliasing) -> Aliasing:
+def with_all_overlaps(context: PlanningContext, aliasing: Aliasing) -> Aliasing:
     """The sharing with every overlap that the facts allow.
 
     Args:
-        study: the prepared graph.
+        context: the prepared graph.
         aliasing: the rest of the sharing.
     """
-    return replace(aliasing, overlaps=frozenset(_candidates(study)))
+    return replace(aliasing, overlaps=frozenset(_candidates(context)))
 
 
 def overlap_choices(
-    study: Study, aliasing: Aliasing, over: Callable[[], bool] = lambda: False
+    context: PlanningContext, aliasing: Aliasing, over: Callable[[], bool] = lambda: False
 ) -> list[tuple[Aliasing, Timeline]]:
     """Sets of overlaps, each with a lower peak than the one before it, and what they do.
 
@@ -33,7 +33,7 @@ def overlap_choices(
     op there has none to offer.
 
     Args:
-        study: the prepared graph and its order.
+        context: the prepared graph and its order.
         aliasing: the sharing to start from.
         over: polled before each set; True ends the search.
 
@@ -43,35 +43,37 @@ def overlap_choices(
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\na: int8[640] = opaque(x)\\n"
         ...     'b: int8[320] = opaque(a) overlap=["0-64"]\\n'
         ...     'c: int8[64] = opaque(b) overlap=["0-0"]\\noutput c')
-        >>> found = overlap_choices(study_graph(g, PlanOptions()), Aliasing())
-        >>> [(sorted(chosen.overlaps), played.peak) for chosen, played in found]
+        >>> found = overlap_choices(planning_context(g, PlanOptions()), Aliasing())
+        >>> [(sorted(chosen.overlaps), timeline.peak) for chosen, timeline in found]
         [([1], 704)]
     """
-    candidates = _candidates(study)
+    candidates = _candidates(context)
     chosen: frozenset[int] = frozenset()
     found: list[tuple[Aliasing, Timeline]] = []
-    played = study.play(aliasing) if candidates else None
-    while played is not None:
-        at_peak = {study.order[step] for step in _peak_steps(played) if step < len(study.order)}
+    timeline = context.timeline(aliasing) if candidates else None
+    while timeline is not None:
+        at_peak = {
+            context.order[step] for step in _peak_steps(timeline) if step < len(context.order)
+        }
         if not at_peak <= candidates - chosen or over():
             break
         chosen |= at_peak
         tried = replace(aliasing, overlaps=chosen)
-        lower = study.play(tried)
-        if lower.peak >= played.peak:
+        lower = context.timeline(tried)
+        if lower.peak >= timeline.peak:
             break
         found.append((tried, lower))
-        played = lower
+        timeline = lower
     return found
 
 
-def _candidates(study: Study) -> frozenset[int]:
-    return frozenset(op for op, fact in enumerate(study.facts) if fact.overlap)
+def _candidates(context: PlanningContext) -> frozenset[int]:
+    return frozenset(op for op, fact in enumerate(context.facts) if fact.overlap)
 
 
-def _peak_steps(played: Timeline) -> Iterator[int]:
-    return (int(step) for step in np.flatnonzero(played.live == played.peak))
+def _peak_steps(timeline: Timeline) -> Iterator[int]:
+    return (int(step) for step in np.flatnonzero(timeline.live == timeline.peak))

@@ -19,7 +19,7 @@ class Aliasing:
     Attributes:
         inplace: run ops in place where rules allow it.
         views: alias re-readings of bytes.
-        homes: concatenation ops whose parts are written straight into the result.
+        zero_copy_concats: concatenation ops whose parts are written straight into the result.
         copied: views (tensor ids) to be materialised all the same.
         overlaps: ops whose result is written over part of an operand, at the distance that
             facts give, where it does not run in place.
@@ -27,7 +27,7 @@ class Aliasing:
 
     inplace: bool = True
     views: bool = True
-    homes: frozenset[int] = frozenset()
+    zero_copy_concats: frozenset[int] = frozenset()
     copied: frozenset[int] = frozenset()
     overlaps: frozenset[int] = frozenset()
 
@@ -53,7 +53,7 @@ class Storages:
         external: whether a storage belongs to the caller.
         aliases: every decision, in schedule order.
         copies: outputs that need a copy of their own because their bytes belong elsewhere.
-        homed: concatenations whose parts were taken in.
+        built_in_place: concatenations whose parts were taken in.
     """
 
     of: list[int]
@@ -62,7 +62,7 @@ class Storages:
     external: list[bool] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
-    homed: list[int] = field(default_factory=list)
+    built_in_place: list[int] = field(default_factory=list)
 
     def open(self, tensor: int, external: bool) -> None:
         """Give a tensor a storage of its own."""

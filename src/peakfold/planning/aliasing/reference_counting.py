@@ -1,4 +1,4 @@
-"""Sharing by reference counting: one simulated run with a box of free objects (R29 to R33).
+"""Sharing by reference counting: one simulated run with a free list of free objects (R29 to R33).
 
 Every tensor starts with the number of its readers, plus one if it is an output. At each step,
 in this order: try to run in place, take objects for the results (largest first), give back
@@ -33,8 +33,8 @@ class TraceRow:
         given: per result ``(tensor, object, how)``; how is ``new``, ``free``, ``inplace``,
             ``view`` or ``external`` (object -1).
         counters: readers left after the step, of the tensors whose count changed.
-        released: objects that went into the box, in order.
-        free: the box after the step, oldest first.
+        released: objects that went into the free list, in order.
+        free: the free list after the step, oldest first.
     """
 
     step: int
@@ -71,7 +71,7 @@ class CounterPlan:
         return sum(self.sizes)
 
 
-class _Box:
+class FreeList:
     """Free objects, found by size; equal sizes first in, first out."""
 
     def __init__(self, policy: SharePolicy, window: int) -> None:
@@ -81,6 +81,7 @@ class _Box:
         self.clock = 0
 
     def put(self, size: int, obj: int) -> None:
+        """Give an object back."""
         insort(self.items, (size, self.clock, obj))
         self.clock += 1
 
@@ -99,6 +100,7 @@ class _Box:
         return self.items.pop(bisect_left(self.items, (largest, -1, -1)))[2]
 
     def contents(self) -> tuple[int, ...]:
+        """The free objects, oldest first."""
         return tuple(obj for _, _, obj in sorted(self.items, key=lambda item: item[1]))
 
 
@@ -109,7 +111,7 @@ class _Run:
         schedule: Schedule,
         policies: Policies,
         facts: Sequence[Facts],
-        boxes: dict[int, _Box],
+        free_lists: dict[int, FreeList],
         colour: Sequence[int],
         inplace: bool,
         views: bool,
@@ -119,7 +121,7 @@ class _Run:
         self.schedule = schedule
         self.policies = policies
         self.facts = facts
-        self.boxes = boxes
+        self.free_lists = free_lists
         self.colour = colour
         self.inplace = inplace
         self.views = views
@@ -156,7 +158,7 @@ class _Run:
         self.pending.append(self.counter[tensor])
 
     def _obtain(self, op: int, size: int) -> tuple[int, str]:
-        obj = self.boxes[self.colour[op]].take(size)
+        obj = self.free_lists[self.colour[op]].take(size)
         if obj is None:
             self.plan.sizes.append(size)
             return len(self.plan.sizes) - 1, "new"
@@ -184,7 +186,9 @@ class _Run:
         if self.trace:
             changed = (*self.index.operands[op], *self.index.results[op])
             counters = tuple((t, self.counter[t]) for t in dict.fromkeys(changed))
-            free = tuple(obj for box in self.boxes.values() for obj in box.contents())
+            free = tuple(
+                obj for free_list in self.free_lists.values() for obj in free_list.contents()
+            )
             row = TraceRow(step, op, tuple(given), counters, tuple(released), free)
             self.plan.rows.append(row)
 
@@ -234,7 +238,7 @@ class _Run:
             return False
         one, two = self.index.graph.tensors[tensor], self.index.graph.tensors[host]
         record, facts = self.index.graph.ops[op], self.facts[op]
-        same = facts.renames or one.shape == two.shape
+        same = facts.keeps_bytes or one.shape == two.shape
         same = same and one.dtype.bits == two.dtype.bits
         same = same and self.index.nbytes[tensor] == self.index.nbytes[host]
         at = [p for p, name in enumerate(record.inputs) if name == two.name]
@@ -264,7 +268,7 @@ class _Run:
         return [obj]
 
     def _free(self, op: int, obj: int) -> None:
-        self.boxes[self.colour[op]].put(self.plan.sizes[obj], obj)
+        self.free_lists[self.colour[op]].put(self.plan.sizes[obj], obj)
 
 
 def count_references(
@@ -296,5 +300,5 @@ def count_references(
         colour: per op; an object goes only from an op to one of the same colour (R49).
     """
     colour = [0] * len(index.graph.ops) if colour is None else colour
-    boxes = {number: _Box(share, window) for number in sorted({*colour, 0})}
-    return _Run(index, schedule, policies, facts, boxes, colour, inplace, views, trace).run()
+    free_lists = {number: FreeList(share, window) for number in sorted({*colour, 0})}
+    return _Run(index, schedule, policies, facts, free_lists, colour, inplace, views, trace).run()

@@ -16,7 +16,7 @@ from peakfold.analysis.cost.cost_delta import extra, spent
 from peakfold.device import Device
 from peakfold.ir import Graph
 from peakfold.ops.doubts import doubts
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.fit.needing import Runtime, need_of
 from peakfold.planning.fit.patch_search import PatchChoice, patch_choices
 from peakfold.planning.fit.size_levers import (
@@ -30,7 +30,7 @@ from peakfold.planning.fit.size_levers import (
 from peakfold.planning.fit.total import Budgets, Need
 from peakfold.planning.modes import make_layout
 from peakfold.planning.options import PlanOptions
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from peakfold.target import load_target
 
 _TRIED_SPLITS: Final = 3
@@ -199,15 +199,15 @@ class _Search:
         """Levers that cost nothing, each on top of the last, in the order of their risk."""
         runtime, least = self.setting.runtime, 1 << 62
         for at, (what, flag, options) in enumerate(self._steps()):
-            study = study_graph(self.graph, options)
+            context = planning_context(self.graph, options)
             if at == 0 and runtime.own is not None:
-                own = need_of(study, runtime.own, runtime.untouched(), self.setting.device)
+                own = need_of(context, runtime.own, runtime.untouched(), self.setting.device)
                 self._take(FitOption("the runtime's own plan", own), self.base)
-            layout = make_layout(study, "arena", options.strategy)
-            need = self.setting.need(study, layout.total)
+            layout = make_layout(context, "arena", options.strategy)
+            need = self.setting.need(context, layout.total)
             self._take(FitOption(what, need, flag=flag, complete=layout.complete), options)
             self.bound = (
-                None if study.doubtful else study.any_order
+                None if context.doubtful else context.any_order
             )  # of the last step, which may share the most
             if layout.total < least:
                 least, self.free_options = layout.total, options
@@ -239,17 +239,17 @@ class _Search:
 
     def split(self) -> None:
         """Bands of rows: less memory for more work."""
-        base, device = study_graph(self.graph, self.base), self.setting.device
+        base, device = planning_context(self.graph, self.base), self.setting.device
         whole = spent(base.graph, device)
         for choice in self._choices(base):
             options = replace(self.free_options, order="file", split=choice.split)
-            study = study_graph(self.graph, options)
-            added = extra(whole, spent(study.graph, device))
-            split, layout = choice.split, make_layout(study, "arena", options.strategy)
+            context = planning_context(self.graph, options)
+            added = extra(whole, spent(context.graph, device))
+            split, layout = choice.split, make_layout(context, "arena", options.strategy)
             self._take(
                 FitOption(
                     f"in {split.patches} bands of rows up to {split.upto!r}",
-                    self.setting.need(study, layout.total),
+                    self.setting.need(context, layout.total),
                     added.flops,
                     complete=layout.complete,
                     extra_time_s=added.time_s,
@@ -261,16 +261,16 @@ class _Search:
             if self.met:
                 return
 
-    def _choices(self, base: Study) -> list[PatchChoice]:
+    def _choices(self, base: PlanningContext) -> list[PatchChoice]:
         """The splits to try: the cheapest that may fit, else those that come nearest."""
         deadline = clock(self.base)
         choices = patch_choices(self.graph, self.base, deadline.expired)
         self.complete = not deadline.expired()
         budgets, over = self.setting.budgets, list[tuple[int, int]]()
         for at, choice in enumerate(choices):
-            study = replace(base, options=replace(self.base, split=choice.split))
-            if self.setting.runtime.obeys(study.options):
-                over.append((budgets.over(self.setting.need(study, choice.live_bytes)), at))
+            context = replace(base, options=replace(self.base, split=choice.split))
+            if self.setting.runtime.obeys(context.options):
+                over.append((budgets.over(self.setting.need(context, choice.live_bytes)), at))
         fitting = [choices[at] for misses, at in over if misses <= 0]
         return (fitting[::-1] or [choices[at] for _, at in sorted(over)])[:_TRIED_SPLITS]
 

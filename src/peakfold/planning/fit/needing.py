@@ -9,7 +9,7 @@ from typing import Final
 from peakfold.analysis import static_bytes
 from peakfold.device import Device
 from peakfold.ir import Role
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.fit.total import Need, Total
 from peakfold.planning.options import PlanOptions
 from peakfold.target import Target
@@ -71,43 +71,46 @@ def flash_roles(target: Target, device: Device | None = None) -> tuple[str, ...]
 
 
 def need_of(
-    study: Study, arena: int, runtime: Runtime | None = None, device: Device | None = None
+    context: PlanningContext,
+    arena: int,
+    runtime: Runtime | None = None,
+    device: Device | None = None,
 ) -> Need:
     """What a plan needs with an arena of some size.
 
     Args:
-        study: the prepared graph.
+        context: the prepared graph.
         arena: bytes.
         runtime: what executes the plan, where that is modelled.
         device: where it runs.
 
     Example:
         >>> from peakfold.ir import parse_graph
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[64]\\nparameter w: int8[64]\\n"
         ...                 "y: int8[64] = add(x, w)\\noutput y")
-        >>> need_of(study_graph(g, PlanOptions()), 64).nbytes
+        >>> need_of(planning_context(g, PlanOptions()), 64).nbytes
         192
-        >>> unsure = need_of(study_graph(g, PlanOptions(target="tflm")), 128)
+        >>> unsure = need_of(planning_context(g, PlanOptions(target="tflm")), 128)
         >>> unsure.nbytes, unsure.at_least, unsure.flash, unsure.unknown
         (None, 128, 64, ('what the runtime keeps',))
     """
     runtime = runtime or Runtime()
-    target, index = study.target, study.index
+    target, index = context.target, context.index
     apart = flash_roles(target, device)
-    static = {role.value: nbytes for role, nbytes in static_bytes(study.graph).items()}
+    static = {role.value: nbytes for role, nbytes in static_bytes(context.graph).items()}
     in_ram = sum(nbytes for role, nbytes in static.items() if role not in apart)
     inputs = {t for t in index.inputs if not index.static[t]}
     outputs = {t for t in index.outputs if not index.static[t]} - inputs
     outside = {
-        "input": sum(index.nbytes[t] for t in inputs) * (study.policies.inputs == "external"),
-        "output": sum(index.nbytes[t] for t in outputs) * (study.policies.outputs == "external"),
+        "input": sum(index.nbytes[t] for t in inputs) * (context.policies.inputs == "external"),
+        "output": sum(index.nbytes[t] for t in outputs) * (context.policies.outputs == "external"),
         "context": 0 if target.eager is None else target.eager.context_bytes,
     }
-    scratch = _scratch_of(study) if target.real else ()
-    kept, doubts = _kept(study, arena, runtime, in_ram)
+    scratch = _scratch_of(context) if target.real else ()
+    kept, doubts = _kept(context, arena, runtime, in_ram)
     values = [f"the size of {index.name(t)!r}" for t in sorted(index.opaque)]
-    wrong = study.source.contradictions
+    wrong = context.source.contradictions
     doubts += tuple(values)
     total = Total(
         arena=None if wrong else arena,
@@ -120,36 +123,38 @@ def need_of(
         total=total,
         arena=arena,
         at_least=arena + in_ram + kept + sum(outside.values()),
-        flash=_flash(study, runtime, sum(static[role] for role in apart)) if apart else None,
+        flash=_flash(context, runtime, sum(static[role] for role in apart)) if apart else None,
         unknown=scratch + doubts + wrong,
         sizes=wrong,
     )
 
 
-def _kept(study: Study, arena: int, runtime: Runtime, state: int) -> tuple[int, tuple[str, ...]]:
+def _kept(
+    context: PlanningContext, arena: int, runtime: Runtime, state: int
+) -> tuple[int, tuple[str, ...]]:
     """What is known of what the runtime keeps, state apart, and what is not."""
-    if not study.target.real:
+    if not context.target.real:
         return 0, ()
-    whole = None if runtime.whole is None else runtime.whole(arena, study.options)
+    whole = None if runtime.whole is None else runtime.whole(arena, context.options)
     if whole is None:
         return 0, (_KEPT,)
     return max(whole - arena - state, 0), runtime.unknown
 
 
-def _scratch_of(study: Study) -> tuple[str, ...]:
+def _scratch_of(context: PlanningContext) -> tuple[str, ...]:
     """Kinds of ops whose scratch no table tells, in words; ops within bodies by their op."""
-    if study.workspace_known:
+    if context.workspace_known:
         return ()
-    within = {body.op for body in study.bodies if not body.plan.workspace_known}
+    within = {body.op for body in context.bodies if not body.plan.workspace_known}
     kinds = {
         op.kind
-        for at, op in enumerate(study.graph.ops)
-        if study.facts[at].workspace is None or at in within
+        for at, op in enumerate(context.graph.ops)
+        if context.facts[at].workspace is None or at in within
     }
     return tuple(f"scratch of {kind}" for kind in sorted(kinds))
 
 
-def _flash(study: Study, runtime: Runtime, weights: int) -> int:
+def _flash(context: PlanningContext, runtime: Runtime, weights: int) -> int:
     """The model's file, with a plan in it; of a model that is none, its weights."""
-    found = runtime.flash(study.options)
+    found = runtime.flash(context.options)
     return weights if found is None else found

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from peakfold.errors import PeakfoldError
 from peakfold.ir import Graph
 from peakfold.ops import context, lookup
-from peakfold.planning.context import Study
-from peakfold.planning.modes import full_aliasing
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.options import PlanOptions
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from peakfold.target import load_target
 from peakfold.transform import Split
 from peakfold.transform.split import exits
@@ -49,9 +48,9 @@ def total_macs(graph: Graph) -> int | None:
     return total
 
 
-def live_peak(study: Study) -> int:
-    """Highest sum of live bytes in the study's order, with in-place results and views."""
-    return study.play(full_aliasing(study)).peak
+def live_peak(context: PlanningContext) -> int:
+    """Highest sum of live bytes in the context's order, with in-place results and views."""
+    return context.timeline(context.full_aliasing).peak
 
 
 def patch_choices(
@@ -68,11 +67,11 @@ def patch_choices(
         over: polled before each split; True ends the search.
     """
     options = replace(options, split=None, order="file", time_limit=0.0)
-    study = study_graph(graph, options)
-    played = study.play(full_aliasing(study))
-    least, found, left = played.peak, [], _MOST
-    peak_op = study.order[min(played.peak_step, len(study.order) - 1)]
-    folded = study.graph
+    context = planning_context(graph, options)
+    timeline = context.timeline(context.full_aliasing)
+    least, found, left = timeline.peak, [], _MOST
+    peak_op = context.order[min(timeline.peak_step, len(context.order) - 1)]
+    folded = context.graph
     for name in _behind(folded, peak_op, over):
         best, misses = least, 0
         for choice in _bands(graph, options, name):
@@ -103,10 +102,10 @@ def _bands(graph: Graph, options: PlanOptions, name: str) -> Iterator[PatchChoic
             return
         split = Split(name, count)
         try:
-            study = study_graph(graph, replace(options, split=split))
+            context = planning_context(graph, replace(options, split=split))
         except PeakfoldError:
             return  # fewer rows than bands, or a band of nothing but padding
-        yield PatchChoice(split, live_peak(study), total_macs(study.graph))
+        yield PatchChoice(split, live_peak(context), total_macs(context.graph))
 
 
 def _front(found: list[PatchChoice]) -> list[PatchChoice]:

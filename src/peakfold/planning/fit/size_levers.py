@@ -10,12 +10,12 @@ from peakfold.device import Device
 from peakfold.errors import PeakfoldError, UsageError
 from peakfold.ir import DTYPES, Graph, Role
 from peakfold.packing.deadline import Deadline
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.fit.needing import Runtime, need_of
 from peakfold.planning.fit.total import Budgets, Need
 from peakfold.planning.modes import Layout, make_layout
 from peakfold.planning.options import PlanOptions
-from peakfold.planning.planner import study_graph
+from peakfold.planning.planner import planning_context
 from peakfold.transform.rescale import Rescale, of_one_size, with_batch
 
 BATCH_CUT: Final = "search ended by the time limit: a larger batch may fit"
@@ -42,15 +42,15 @@ class Setting:
     device: Device | None
     rebatch: Callable[[int], Graph] | None = None
 
-    def need(self, study: Study, arena: int) -> Need:
+    def need(self, context: PlanningContext, arena: int) -> Need:
         """What a plan takes with an arena of so many bytes."""
-        return need_of(study, arena, self.runtime, self.device)
+        return need_of(context, arena, self.runtime, self.device)
 
     def planned(self, graph: Graph, options: PlanOptions) -> tuple[Need, Layout]:
         """A graph's need when it is planned, and its layout."""
-        study = study_graph(graph, options)
-        layout = make_layout(study, "arena", options.strategy)
-        return self.need(study, layout.total), layout
+        context = planning_context(graph, options)
+        layout = make_layout(context, "arena", options.strategy)
+        return self.need(context, layout.total), layout
 
     def met(self, need: Need) -> bool:
         """Whether the known part of a need is within the budgets of RAM."""

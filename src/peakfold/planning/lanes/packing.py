@@ -1,4 +1,4 @@
-"""Plans for several lanes: blocks that conflict by the partial order instead of by time."""
+"""Plans for several lanes: buffers that conflict by the partial order instead of by time."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from peakfold.packing.problem import Int64
 from peakfold.packing.solve import GRACE
 from peakfold.planning.aliasing.live_ranges import Piece
 from peakfold.planning.lanes.schedule import assign_lanes, byte_costs, critical_path
-from peakfold.planning.timeline import Block, Timeline
+from peakfold.planning.timeline import Buffer, Timeline
 
 FREE_LANES = 0
 MOST_PAIRS = 2_000_000
-"""Pairs of blocks that a plan for lanes looks at; where there are more, blocks share nothing."""
+"""Pairs of buffers that a plan for lanes looks at; where there are more, buffers share nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Running:
-    """A way of running a graph: lanes and what they guarantee.
+class Execution:
+    """How a graph is run: lanes and what they guarantee.
 
     Attributes:
         lanes: ops at once; 0 = free, any run that the graph allows.
         lane: per op; empty for one lane or free.
         order: op ids; one run that is allowed, and the order inside each lane.
-        guard: what precedes what in every allowed run; `None` for one lane.
+        precedence: what precedes what in every allowed run; `None` for one lane.
         makespan: estimated time in units of cost (bytes of results).
         added: edges on top of the graph's and the lanes'.
     """
@@ -48,12 +48,12 @@ class Running:
     lanes: int
     lane: tuple[int, ...]
     order: tuple[int, ...]
-    guard: Precedence | None
+    precedence: Precedence | None
     makespan: int
     added: tuple[Edge, ...] = ()
 
 
-def way_of_running(index: Index, order: Sequence[int], lanes: int) -> Running:
+def execution_for(index: Index, order: Sequence[int], lanes: int) -> Execution:
     """Lanes for a graph.
 
     Args:
@@ -63,52 +63,54 @@ def way_of_running(index: Index, order: Sequence[int], lanes: int) -> Running:
     """
     cost = byte_costs(index)
     if lanes == 1:
-        return Running(1, (), tuple(order), None, sum(cost))
+        return Execution(1, (), tuple(order), None, sum(cost))
     needs = graph_needs(index)
     if lanes == FREE_LANES:
-        guard = Precedence.of(needs, order)
-        return Running(0, (), tuple(order), guard, critical_path(needs, order, cost))
+        precedence = Precedence.of(needs, order)
+        return Execution(0, (), tuple(order), precedence, critical_path(needs, order, cost))
     plan = assign_lanes(needs, order, cost, lanes)
     for before, after in lane_edges(plan.order, plan.lane):
         needs[after].add(before)
-    guard = Precedence.of(needs, plan.order)
-    return Running(lanes, plan.lane, plan.order, guard, plan.makespan)
+    precedence = Precedence.of(needs, plan.order)
+    return Execution(lanes, plan.lane, plan.order, precedence, plan.makespan)
 
 
-def with_added(index: Index, running: Running, edges: Sequence[Edge]) -> Running:
-    """The same way of running with further edges to keep."""
-    if running.guard is None or not edges:
-        return running
-    guard = running.guard.with_edges(edges)
+def with_added(index: Index, execution: Execution, edges: Sequence[Edge]) -> Execution:
+    """The same execution with further edges to keep."""
+    if execution.precedence is None or not edges:
+        return execution
+    precedence = execution.precedence.with_edges(edges)
     cost = byte_costs(index)
-    span = max(running.makespan, critical_path(guard.needs, guard.order, cost))
-    return replace(running, guard=guard, makespan=span, added=(*running.added, *edges))
+    span = max(execution.makespan, critical_path(precedence.needs, precedence.order, cost))
+    return replace(
+        execution, precedence=precedence, makespan=span, added=(*execution.added, *edges)
+    )
 
 
-def whole_blocks(played: Timeline) -> Timeline:
-    """The timeline with every block alive as a whole: strips have no meaning without steps."""
+def whole_buffers(timeline: Timeline) -> Timeline:
+    """The timeline with every buffer alive as a whole: strips have no meaning without steps."""
 
-    def whole(block: Block) -> Block:
-        start = min(piece.start for piece in block.pieces)
-        stop = max(piece.stop for piece in block.pieces)
-        return replace(block, pieces=(Piece(start, stop, 0, block.size),))
+    def whole(buffer: Buffer) -> Buffer:
+        start = min(piece.start for piece in buffer.pieces)
+        stop = max(piece.stop for piece in buffer.pieces)
+        return replace(buffer, pieces=(Piece(start, stop, 0, buffer.size),))
 
-    blocks = tuple(whole(block) if block.pieces else block for block in played.blocks)
-    return replace(played, blocks=blocks)
-
-
-def uses_of(index: Index, played: Timeline) -> list[Use]:
-    """When each block is in use, in terms of ops."""
-    schedule = played.schedule
-    return [_use(index, schedule, played, block) for block in played.blocks]
+    buffers = tuple(whole(buffer) if buffer.pieces else buffer for buffer in timeline.buffers)
+    return replace(timeline, buffers=buffers)
 
 
-def _use(index: Index, schedule: Schedule, played: Timeline, block: Block) -> Use:
-    if block.workspace >= 0:
-        return Use(block.workspace, (block.workspace,))
-    if block.copy >= 0:  # written behind the last op, so nothing that dies earlier matters
+def uses_of(index: Index, timeline: Timeline) -> list[Use]:
+    """When each buffer is in use, in terms of ops."""
+    schedule = timeline.schedule
+    return [_use(index, schedule, timeline, buffer) for buffer in timeline.buffers]
+
+
+def _use(index: Index, schedule: Schedule, timeline: Timeline, buffer: Buffer) -> Use:
+    if buffer.workspace >= 0:
+        return Use(buffer.workspace, (buffer.workspace,))
+    if buffer.copy >= 0:  # written behind the last op, so nothing that dies earlier matters
         return Use(schedule.order[-1] if schedule.order else -1, (), kept=True)
-    members = played.storages.members[block.storage]
+    members = timeline.storages.members[buffer.storage]
     touches = {user for tensor in members for user in index.users_of(tensor)}
     makers = [index.producer[tensor] for tensor in members]
     touches.update(maker for maker in makers if maker >= 0)
@@ -119,10 +121,10 @@ def _use(index: Index, schedule: Schedule, played: Timeline, block: Block) -> Us
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Crowd:
-    """Who must keep apart from whom, in a way of running.
+    """Who must keep apart from whom, in an execution.
 
     Attributes:
-        alone: blocks that share with nobody, because they may be needed with all others, or
+        alone: buffers that share with nobody, because they may be needed with all others, or
             because the pairs are too many to be looked at in time.
         rest: the others.
         pairs: (k, 2) conflicts among `rest`, in places of it.
@@ -135,42 +137,44 @@ class _Crowd:
     complete: bool
 
     @classmethod
-    def of(cls, index: Index, played: Timeline, running: Running, deadline: Deadline) -> _Crowd:
-        if running.guard is None:
+    def of(
+        cls, index: Index, timeline: Timeline, execution: Execution, deadline: Deadline
+    ) -> _Crowd:
+        if execution.precedence is None:
             raise UsageError("one lane has no partial order to pack by")
-        uses = uses_of(index, played)
+        uses = uses_of(index, timeline)
         everyone, others = list(range(len(uses))), len(uses) - 1
         try:
-            count = crowding(running.guard, uses, deadline.check)
+            count = crowding(execution.precedence, uses, deadline.check)
         except TimeLimit:
             return cls(everyone, [], np.zeros((0, 2), dtype=np.int64), complete=False)
         rest = np.flatnonzero(count < others).tolist()
         # Every pair of the rest is counted from both sides.
         complete = int((count - (others + 1 - len(rest)))[rest].sum()) // 2 <= MOST_PAIRS
         rest = rest if complete else []
-        pairs = conflicts(running.guard, [uses[at] for at in rest])
+        pairs = conflicts(execution.precedence, [uses[at] for at in rest])
         alone = sorted(set(everyone).difference(rest))
         return cls(alone, rest, pairs, complete)
 
 
 def assign_lanes_objects(
-    index: Index, played: Timeline, running: Running, deadline: Deadline
+    index: Index, timeline: Timeline, execution: Execution, deadline: Deadline
 ) -> tuple[list[int], bool]:
-    """Shared objects for whole blocks under the partial order of a way of running.
+    """Shared objects for whole buffers under the partial order of an execution.
 
     Args:
         index: the graph.
-        played: the blocks.
-        running: lanes, and what they guarantee.
-        deadline: when to end; each block that is left gets an object of its own.
+        timeline: the buffers.
+        execution: lanes, and what they guarantee.
+        deadline: when to end; each buffer that is left gets an object of its own.
 
     Returns:
-        Object of each block, and whether the search was complete.
+        Object of each buffer, and whether the search was complete.
     """
-    crowd = _Crowd.of(index, played, running, deadline)
-    size = [played.blocks[at].size for at in crowd.rest]
+    crowd = _Crowd.of(index, timeline, execution, deadline)
+    size = [timeline.buffers[at].size for at in crowd.rest]
     shared, complete = assign_related(size, crowd.pairs, deadline)
-    ids = [-1] * len(played.blocks)
+    ids = [-1] * len(timeline.buffers)
     for at, obj in zip(crowd.rest, shared, strict=True):
         ids[at] = obj
     for obj, at in enumerate(crowd.alone, start=max(shared, default=-1) + 1):
@@ -179,17 +183,23 @@ def assign_lanes_objects(
 
 
 def pack_lanes(
-    index: Index, played: Timeline, running: Running, align: int, *, time_limit: float, seed: int
+    index: Index,
+    timeline: Timeline,
+    execution: Execution,
+    align: int,
+    *,
+    time_limit: float,
+    seed: int,
 ) -> Packing:
-    """Pack whole blocks under the partial order of a way of running; the rest as for `pack`.
+    """Pack whole buffers under the partial order of an execution; the rest as for `pack`.
 
-    A block that may be needed together with all others has rows of its own in any packing, so
-    such blocks are put above the packing of the rest.
+    A buffer that may be needed together with all others has rows of its own in any packing, so
+    such buffers are put above the packing of the rest.
     """
     # As for a first greedy pass: what comes before the search has more time than the search.
     clock = Deadline.after(max(time_limit, GRACE))
-    crowd = _Crowd.of(index, played, running, clock)
-    size = np.array([block.size for block in played.blocks], dtype=np.int64)
+    crowd = _Crowd.of(index, timeline, execution, clock)
+    size = np.array([buffer.size for buffer in timeline.buffers], dtype=np.int64)
     inner = size[crowd.rest]
     problem = Problem.of(
         np.zeros(len(inner)), np.ones(len(inner)), inner, align=align, conflicts=crowd.pairs

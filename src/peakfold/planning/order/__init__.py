@@ -1,6 +1,6 @@
 """Orders of ops: the search for the lowest peak, and the proof that none is lower."""
 
-from peakfold.planning.order.copies import choose_copies, sharing_of
+from peakfold.planning.order.copies import choose_copies
 from peakfold.planning.order.search import OrderResult, Progress, best_order
 from peakfold.planning.order.zero_copy_bound import bound_without_copies
 
@@ -10,5 +10,4 @@ __all__ = [
     "best_order",
     "bound_without_copies",
     "choose_copies",
-    "sharing_of",
 ]

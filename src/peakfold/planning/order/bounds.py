@@ -106,12 +106,12 @@ def spot_bound(model: Model, op: int) -> int:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.strip_model import build_model
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[9] = opaque(a)\\nc: int8[9] = opaque(b)\\nd: int8[1] = opaque(a, c)"
         ...     "\\noutput d")
-        >>> spot_bound(build_model(study_graph(g, PlanOptions(align=1)), Aliasing()), 2)
+        >>> spot_bound(build_model(planning_context(g, PlanOptions(align=1)), Aliasing()), 2)
         58
     """
     before, after = _reached(model.preds, op), _reached(model.succs, op)

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.timeline import Timeline
 
 Family = Literal["arena", "objects"]
@@ -24,18 +24,10 @@ _ROUNDS = 16
 _TRIALS = 24
 
 
-def sharing_of(study: Study) -> Aliasing:
-    """The sharing inside storages that a study's options and target allow, all of it.
-
-    Args:
-        study: the prepared graph.
-    """
-    options = study.options
-    return Aliasing(inplace=options.inplace, views=options.views and study.target.views)
-
-
-def choose_copies(study: Study, aliasing: Aliasing, family: Family = "arena") -> Aliasing:
-    """Copy views instead of aliasing them where that lowers the peak of the study's order.
+def choose_copies(
+    context: PlanningContext, aliasing: Aliasing, family: Family = "arena"
+) -> Aliasing:
+    """Copy views instead of aliasing them where that lowers the peak of the context's order.
 
     At the first step of the peak, the views in each storage that is alive there are copied on
     trial, one by one and all together; the trial with the lowest peak is kept, and of equal
@@ -43,7 +35,7 @@ def choose_copies(study: Study, aliasing: Aliasing, family: Family = "arena") ->
     `_ROUNDS` rounds at most, so the result is never worse than `aliasing`.
 
     Args:
-        study: the prepared graph and its order.
+        context: the prepared graph and its order.
         aliasing: the sharing to start from.
         family: ``arena`` counts live bytes by byte range; ``objects`` counts every storage
             whole, from its first step to its last.
@@ -51,67 +43,67 @@ def choose_copies(study: Study, aliasing: Aliasing, family: Family = "arena") ->
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4,64]\\n"
         ...     "a: int8[4,64] = opaque(x)\\n"
         ...     "b: int8[1,64] = slice(a, starts=[0], ends=[1], axes=[0])\\n"
         ...     "c: int8[4,64] = opaque(x)\\nd: int8[1,64] = opaque(b, c)\\noutput d")
-        >>> study = study_graph(g, PlanOptions())
-        >>> found = choose_copies(study, sharing_of(study), "objects")
-        >>> [study.index.name(t) for t in sorted(found.copied)]
+        >>> context = planning_context(g, PlanOptions())
+        >>> found = choose_copies(context, context.full_aliasing, "objects")
+        >>> [context.index.name(t) for t in sorted(found.copied)]
         ['b']
     """
-    played = study.play(aliasing)
-    best = _badness(played, family)
+    timeline = context.timeline(aliasing)
+    best = _badness(timeline, family)
     for _ in range(_ROUNDS):
         better: tuple[tuple[int, int], Aliasing] | None = None
-        for group in _groups(played, family):
+        for group in _groups(timeline, family):
             tried = replace(aliasing, copied=aliasing.copied | group)
-            badness = _badness(study.play(tried), family)
+            badness = _badness(context.timeline(tried), family)
             if badness < (best if better is None else better[0]):
                 better = badness, tried
         if better is None:
             return aliasing
         best, aliasing = better
-        played = study.play(aliasing)
+        timeline = context.timeline(aliasing)
     return aliasing
 
 
-def _live(played: Timeline, family: Family) -> np.ndarray:
+def _live(timeline: Timeline, family: Family) -> np.ndarray:
     """(steps,) bytes that the buffers of a family take at each step."""
     if family == "arena":
-        return played.live
-    change = np.zeros(len(played.live) + 1, dtype=np.int64)
-    for block in played.blocks:
-        if block.pieces:
-            change[min(p.start for p in block.pieces)] += block.size
-            change[max(p.stop for p in block.pieces)] -= block.size
+        return timeline.live
+    change = np.zeros(len(timeline.live) + 1, dtype=np.int64)
+    for buffer in timeline.buffers:
+        if buffer.pieces:
+            change[min(p.start for p in buffer.pieces)] += buffer.size
+            change[max(p.stop for p in buffer.pieces)] -= buffer.size
     return np.cumsum(change)[:-1]
 
 
-def _badness(played: Timeline, family: Family) -> tuple[int, int]:
-    live = _live(played, family)
+def _badness(timeline: Timeline, family: Family) -> tuple[int, int]:
+    live = _live(timeline, family)
     peak = int(live.max(initial=0))
     return peak, int((live == peak).sum())
 
 
-def _groups(played: Timeline, family: Family) -> Iterator[frozenset[int]]:
+def _groups(timeline: Timeline, family: Family) -> Iterator[frozenset[int]]:
     """Views worth a trial: those of the storages alive at the peak, the largest first."""
-    step = int(_live(played, family).argmax()) if len(played.live) else 0
+    step = int(_live(timeline, family).argmax()) if len(timeline.live) else 0
     views: dict[int, list[int]] = {}
-    for alias in played.storages.aliases:
+    for alias in timeline.storages.aliases:
         if alias.how == "view":
-            views.setdefault(played.storages.of[alias.output], []).append(alias.output)
+            views.setdefault(timeline.storages.of[alias.output], []).append(alias.output)
     around = [
-        block
-        for block in played.blocks
-        if block.storage in views
-        and block.pieces
-        and min(p.start for p in block.pieces) <= step < max(p.stop for p in block.pieces)
+        buffer
+        for buffer in timeline.buffers
+        if buffer.storage in views
+        and buffer.pieces
+        and min(p.start for p in buffer.pieces) <= step < max(p.stop for p in buffer.pieces)
     ]
     count = 0
-    for block in sorted(around, key=lambda b: (-b.size, b.storage)):
-        members = views[block.storage]
+    for buffer in sorted(around, key=lambda b: (-b.size, b.storage)):
+        members = views[buffer.storage]
         groups = [frozenset({view}) for view in members]
         groups += [frozenset(members)] if len(members) > 1 else []
         for group in groups:

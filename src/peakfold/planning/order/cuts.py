@@ -27,11 +27,11 @@ def forced_cuts(model: Model) -> tuple[int, ...]:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.strip_model import build_model
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[4] = tile(a)\\nc: int8[4] = tile(a)\\nd: int8[4] = add(b, c)\\noutput d")
-        >>> forced_cuts(build_model(study_graph(g, PlanOptions()), Aliasing()))
+        >>> forced_cuts(build_model(planning_context(g, PlanOptions()), Aliasing()))
         (0, 1, 3, 4)
     """
     missing = [len(preds) for preds in model.preds]

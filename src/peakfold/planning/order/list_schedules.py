@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from peakfold.planning.order.live_bytes import Ledger
+from peakfold.planning.order.live_bytes import LiveBytes
 from peakfold.planning.order.strip_model import Model
 
 
@@ -18,9 +18,9 @@ def greedy_order(model: Model) -> tuple[int, ...]:
     Args:
         model: the strips.
     """
-    ledger = Ledger(model)
+    alive = LiveBytes(model)
     missing = [len(preds) for preds in model.preds]
-    heap = [(ledger.growth(op), 0, op) for op in range(model.ops) if not missing[op]]
+    heap = [(alive.growth(op), 0, op) for op in range(model.ops) if not missing[op]]
     heapify(heap)
     queued = {op: growth for growth, _, op in heap}
     since = dict.fromkeys(queued, 0)
@@ -30,17 +30,17 @@ def greedy_order(model: Model) -> tuple[int, ...]:
         if queued.get(op) != growth:
             continue
         del queued[op]
-        ledger.run(op)
+        alive.run(op)
         order.append(op)
         changed = [a for a in model.succs[op] if _one_less(missing, a)]
         for op_ready in changed:
             since[op_ready] = -len(order)
         # A reader that is now the last one of a strip: it is found among the strip's readers.
         for strip in model.reads[op]:
-            if ledger.left[strip] == 1:
+            if alive.left[strip] == 1:
                 changed += [r for r in model.readers[strip] if r in queued]
         for other in changed:
-            now = ledger.growth(other)
+            now = alive.growth(other)
             if queued.get(other) != now:
                 queued[other] = now
                 heappush(heap, (now, since[other], other))
@@ -151,11 +151,11 @@ def start_orders(model: Model) -> list[tuple[str, tuple[int, ...]]]:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.strip_model import build_model
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[4] = tile(x)\\n"
         ...     "b: int8[1] = opaque(x)\\nc: int8[1] = opaque(a)\\noutput b, c")
-        >>> for found in start_orders(build_model(study_graph(g, PlanOptions()), Aliasing())):
+        >>> for found in start_orders(build_model(planning_context(g, PlanOptions()), Aliasing())):
         ...     print(*found)
         file (0, 1, 2)
         smallest growth (0, 2, 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from peakfold.planning.order.strip_model import Model
 
 
-class Ledger:
+class LiveBytes:
     """The state of a run: which readers are still to come, and how many bytes are alive.
 
     Attributes:
@@ -64,18 +64,19 @@ def step_costs(model: Model, order: Sequence[int]) -> list[int]:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.strip_model import build_model
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\ny: int8[8] = tile(x)\\n"
         ...                 "z: int8[8] = relu(y)\\nw: int8[2] = opaque(z)\\noutput w")
-        >>> step_costs(build_model(study_graph(g, PlanOptions(align=1)), Aliasing()), (0, 1, 2))
+        >>> model = build_model(planning_context(g, PlanOptions(align=1)), Aliasing())
+        >>> step_costs(model, (0, 1, 2))
         [8, 8, 10]
     """
-    ledger = Ledger(model)
+    alive = LiveBytes(model)
     costs: list[int] = []
     for op in order:
-        costs.append(ledger.cost(op))
-        ledger.run(op)
+        costs.append(alive.cost(op))
+        alive.run(op)
     return costs
 
 

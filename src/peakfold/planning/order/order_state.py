@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peakfold.planning.order.fragment import Fragment, cut_out
-from peakfold.planning.order.live_bytes import Ledger
+from peakfold.planning.order.live_bytes import LiveBytes
 from peakfold.planning.order.strip_model import Model
 
 
-class Line:
+class OrderState:
     """An order of all ops, kept together with its costs while parts of it are rearranged.
 
     What is alive before and behind a run of ops does not depend on their order, so a change
@@ -30,12 +30,12 @@ class Line:
         self.where = [0] * model.ops
         self.cost: list[int] = []
         self.live: list[int] = []
-        ledger = Ledger(model)
+        alive = LiveBytes(model)
         for at, op in enumerate(order):
             self.where[op] = at
-            self.cost.append(ledger.cost(op))
-            self.live.append(ledger.live)
-            ledger.run(op)
+            self.cost.append(alive.cost(op))
+            self.live.append(alive.live)
+            alive.run(op)
 
     def fragment(self, begin: int, end: int) -> Fragment:
         """The ops at positions ``[begin, end)``, to be rearranged; numbered as they stand."""

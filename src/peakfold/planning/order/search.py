@@ -9,28 +9,27 @@ from itertools import pairwise
 
 from peakfold.analysis import op_bound
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.order.beam import WIDTHS, search_beam
 from peakfold.planning.order.bounds import fragment_bound, neighbour_bound, spot_bound
 from peakfold.planning.order.budget import Effort
-from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.cuts import forced_cuts
 from peakfold.planning.order.fragment import Fragment
 from peakfold.planning.order.ideals import search_ideals
 from peakfold.planning.order.list_schedules import start_orders
 from peakfold.planning.order.live_bytes import step_costs
-from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.order_state import OrderState
 from peakfold.planning.order.strip_model import Model, build_model
 from peakfold.planning.order.windows import improve_windows
 
 Progress = Callable[[int, int], None]
 """Called with the peak and the bound, in bytes, whenever one of them moves."""
 
-# Pieces of more ops are not held as bit sets whole: windows and list orders serve them.
+# Segments of more ops are not held as bit sets whole: windows and list orders serve them.
 _WHOLE = 3_000
-# Pieces of more ops are bounded at the peak and so many other ops only.
+# Segments of more ops are bounded at the peak and so many other ops only.
 _BOUND, _SPOTS = 10_000, 16
-# Parts of the effort left: a first exact try at a piece, a beam, and windows over it.
+# Parts of the effort left: a first exact try at a segment, a beam, and windows over it.
 _FIRST, _BEAM, _WINDOWS = 0.35, 0.25, 0.5
 
 
@@ -42,9 +41,9 @@ class OrderResult:
         order: op ids in the order they run.
         peak: bytes alive at its worst step, as `simulate` counts them.
         bound: no order of the graph has a lower peak, under the same aliasing; arenas have a
-            bound of their own besides, `Study.any_order`.
+            bound of their own besides, `PlanningContext.any_order`.
         optimal: `peak` is the lowest of all orders; it equals `bound`.
-        method: what found the order of the piece where the peak is.
+        method: what found the order of the segment where the peak is.
         nodes: steps of search spent.
         file_peak: bytes alive at the worst step of the file's order.
         late: the clock ended the search, so another run may find another order.
@@ -61,7 +60,7 @@ class OrderResult:
 
 
 def best_order(
-    study: Study,
+    context: PlanningContext,
     *,
     time_limit: float,
     seed: int,
@@ -70,20 +69,20 @@ def best_order(
 ) -> OrderResult:
     """Find the order of a graph's ops whose peak of live bytes is lowest.
 
-    The graph is cut where every order passes through the same state, and the pieces are
+    The graph is cut where every order passes through the same state, and the segments are
     ordered alone: list orders first, then the exact search over sets of done ops, beams of
-    growing width, windows around the peak. Pieces that cannot be the peak stay as they are.
+    growing width, windows around the peak. Segments that cannot be the peak stay as they are.
     The result is judged by `simulate`; it is never worse than the file's order.
 
     Effort is counted in steps, `time_limit` seconds buying a fixed number of them, so that a
     result is the same in every run unless the clock ends it earlier (`OrderResult.late`).
 
     Args:
-        study: the prepared graph; its options say which sharing there is.
+        context: the prepared graph; its options say which sharing there is.
         time_limit: seconds; 0 takes the best list order.
         seed: of random moves.
         progress: told of every step forward.
-        aliasing: the sharing to search under; what the study's options allow by default.
+        aliasing: the sharing to search under; what the context's options allow by default.
 
     Raises:
         ModelError: the graph's own order breaks an edge.
@@ -92,26 +91,26 @@ def best_order(
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\na: int8[40] = tile(x)\\n"
         ...     "b: int8[40] = tile(x)\\nc: int8[1] = opaque(a)\\nd: int8[1] = opaque(b)\\n"
         ...     "e: int8[2] = concat(c, d)\\noutput e")
-        >>> found = best_order(study_graph(g, PlanOptions(align=1)), time_limit=1.0, seed=0)
+        >>> found = best_order(planning_context(g, PlanOptions(align=1)), time_limit=1.0, seed=0)
         >>> found.file_peak, found.peak, found.order, found.optimal
         (81, 42, (0, 2, 1, 3, 4), True)
     """
-    aliasing = sharing_of(study) if aliasing is None else aliasing
+    aliasing = context.full_aliasing if aliasing is None else aliasing
     effort = Effort(time_limit)
-    model = build_model(study, aliasing)
+    model = build_model(context, aliasing)
     search = OrderSearch(model, effort, seed, progress)
     search.run()
-    order, method = tuple(search.line.order), search.method
-    file_peak = study.play(aliasing).peak
-    peak = replace(study, order=order).play(aliasing).peak
+    order, method = tuple(search.state.order), search.method
+    file_peak = context.timeline(aliasing).peak
+    peak = replace(context, order=order).timeline(aliasing).peak
     if peak >= file_peak:
-        order, peak, method = study.order, file_peak, "file"
+        order, peak, method = context.order, file_peak, "file"
     # Unpadded, since a slice inside its base is alive without padding.
-    unpadded = op_bound(study.index, replace(study.policies, align=1), study.facts)
+    unpadded = op_bound(context.index, replace(context.policies, align=1), context.facts)
     bound = max(unpadded, search.bound if model.sound else 0)
     return OrderResult(
         order=order,
@@ -126,7 +125,7 @@ def best_order(
 
 
 @dataclass(slots=True, eq=False)
-class _Piece:
+class _Segment:
     """Positions ``[begin, end)``, which every order fills with the same ops."""
 
     begin: int
@@ -136,7 +135,7 @@ class _Piece:
 
 
 class OrderSearch:
-    """One search: a line of ops cut into pieces, each improved and bounded until it is proven."""
+    """One search: an order cut into segments, each improved and bounded until it is proven."""
 
     def __init__(self, model: Model, effort: Effort, seed: int, progress: Progress | None) -> None:
         self.model = model
@@ -145,14 +144,14 @@ class OrderSearch:
         self.progress = progress
         starts = start_orders(model)
         cuts = forced_cuts(model)
-        self.line, methods = _best_start(model, starts, cuts)
+        self.state, methods = _best_start(model, starts, cuts)
         floor = neighbour_bound(model)
-        self.pieces = [
-            # A piece of one op has one order; for more, what surrounds each op is a start.
-            _Piece(
+        self.segments = [
+            # A segment of one op has one order; for more, what surrounds each op is a start.
+            _Segment(
                 begin,
                 end,
-                self.line.cost[begin] if end - begin == 1 else max(floor[begin:end]),
+                self.state.cost[begin] if end - begin == 1 else max(floor[begin:end]),
                 method,
             )
             for (begin, end), method in zip(pairwise(cuts), methods, strict=True)
@@ -161,96 +160,98 @@ class OrderSearch:
     @property
     def bound(self) -> int:
         """Bytes that no order goes below."""
-        return max([self.model.final, *(piece.bound for piece in self.pieces)])
+        return max([self.model.final, *(segment.bound for segment in self.segments)])
 
     @property
     def method(self) -> str:
-        """What found the order of the piece with the peak."""
-        worst = max(self.pieces, key=self._peak, default=None)
+        """What found the order of the segment with the peak."""
+        worst = max(self.segments, key=self._peak, default=None)
         return "file" if worst is None else worst.method
 
-    def _peak(self, piece: _Piece) -> int:
-        return self.line.peak(piece.begin, piece.end)
+    def _peak(self, segment: _Segment) -> int:
+        return self.state.peak(segment.begin, segment.end)
 
-    def _open(self) -> list[_Piece]:
-        """Pieces whose peak may be the graph's and may come down, the worst first."""
+    def _open(self) -> list[_Segment]:
+        """Segments whose peak may be the graph's and may come down, the worst first."""
         bound = self.bound
-        wanted = [p for p in self.pieces if self._peak(p) > max(bound, p.bound)]
+        wanted = [p for p in self.segments if self._peak(p) > max(bound, p.bound)]
         return sorted(wanted, key=lambda p: (-self._peak(p), p.begin))
 
     def run(self) -> None:
-        """Work on the worst piece that is not proven, with ever stronger means."""
-        for piece in self._open():
-            self._bound_piece(piece)
+        """Work on the worst segment that is not proven, with ever stronger means."""
+        for segment in self._open():
+            self._bound_segment(segment)
         self._each(partial(self._exact, share=_FIRST))
         for width in WIDTHS:
             self._each(partial(self._beam, width=width, share=_BEAM))
         self._each(partial(self._windows, share=_WINDOWS))
         self._each(partial(self._exact, share=1.0))
 
-    def _each(self, work: Callable[[_Piece], None]) -> None:
-        """Do some work on every open piece, the worst first; a piece may close others."""
+    def _each(self, work: Callable[[_Segment], None]) -> None:
+        """Do some work on every open segment, the worst first; a segment may close others."""
         seen: set[int] = set()
         while True:
-            piece = next((p for p in self._open() if p.begin not in seen), None)
-            if piece is None or not self.effort.left:
+            segment = next((p for p in self._open() if p.begin not in seen), None)
+            if segment is None or not self.effort.left:
                 return
-            seen.add(piece.begin)
-            before = max(self.line.peak(0, self.model.ops), self.model.final), self.bound
-            work(piece)
-            after = max(self.line.peak(0, self.model.ops), self.model.final), self.bound
+            seen.add(segment.begin)
+            before = max(self.state.peak(0, self.model.ops), self.model.final), self.bound
+            work(segment)
+            after = max(self.state.peak(0, self.model.ops), self.model.final), self.bound
             if self.progress is not None and after != before:
                 self.progress(*after)
 
-    def _bound_piece(self, piece: _Piece) -> None:
-        if piece.end - piece.begin <= _BOUND:
-            fragment = self.line.fragment(piece.begin, piece.end)
-            piece.bound = max(piece.bound, fragment_bound(fragment))
+    def _bound_segment(self, segment: _Segment) -> None:
+        if segment.end - segment.begin <= _BOUND:
+            fragment = self.state.fragment(segment.begin, segment.end)
+            segment.bound = max(segment.bound, fragment_bound(fragment))
             self.effort.spend(len(fragment.ops))
             return
-        width = piece.end - piece.begin
-        spots = [piece.begin + width * n // _SPOTS for n in range(1, _SPOTS)]
-        for at in (self.line.peak_at(piece.begin, piece.end), *spots):
+        width = segment.end - segment.begin
+        spots = [segment.begin + width * n // _SPOTS for n in range(1, _SPOTS)]
+        for at in (self.state.peak_at(segment.begin, segment.end), *spots):
             if self.effort.spend(self.model.ops):
-                piece.bound = max(piece.bound, spot_bound(self.model, self.line.order[at]))
+                segment.bound = max(segment.bound, spot_bound(self.model, self.state.order[at]))
 
-    def _exact(self, piece: _Piece, share: float) -> None:
-        if piece.end - piece.begin > _WHOLE:
+    def _exact(self, segment: _Segment, share: float) -> None:
+        if segment.end - segment.begin > _WHOLE:
             return
-        fragment = self.line.fragment(piece.begin, piece.end)
+        fragment = self.state.fragment(segment.begin, segment.end)
         with self.effort.share(share):
-            found = search_ideals(fragment, self.bound, self._peak(piece), self.effort)
+            found = search_ideals(fragment, self.bound, self._peak(segment), self.effort)
         # Peaks up to the graph's bound are not told apart, so this is a bound of the graph.
-        piece.bound = max(piece.bound, found.bound)
-        self._take(piece, fragment, found.order, "exact")
+        segment.bound = max(segment.bound, found.bound)
+        self._take(segment, fragment, found.order, "exact")
 
-    def _beam(self, piece: _Piece, width: int, share: float) -> None:
-        if piece.end - piece.begin > _WHOLE:
+    def _beam(self, segment: _Segment, width: int, share: float) -> None:
+        if segment.end - segment.begin > _WHOLE:
             return
-        fragment = self.line.fragment(piece.begin, piece.end)
+        fragment = self.state.fragment(segment.begin, segment.end)
         with self.effort.share(share):
-            order = search_beam(fragment, self.bound, self._peak(piece), width, self.effort)
-        self._take(piece, fragment, order, f"beam {width}")
+            order = search_beam(fragment, self.bound, self._peak(segment), width, self.effort)
+        self._take(segment, fragment, order, f"beam {width}")
 
-    def _windows(self, piece: _Piece, share: float) -> None:
-        before = self._peak(piece)
+    def _windows(self, segment: _Segment, share: float) -> None:
+        before = self._peak(segment)
         with self.effort.share(share):
-            improve_windows(self.line, piece.begin, piece.end, self.bound, self.effort, self.seed)
-        if self._peak(piece) < before:
-            piece.method = "windows"
+            improve_windows(
+                self.state, segment.begin, segment.end, self.bound, self.effort, self.seed
+            )
+        if self._peak(segment) < before:
+            segment.method = "windows"
 
     def _take(
-        self, piece: _Piece, fragment: Fragment, order: Sequence[int] | None, method: str
+        self, segment: _Segment, fragment: Fragment, order: Sequence[int] | None, method: str
     ) -> None:
         if order is not None:
-            self.line.rewrite(piece.begin, fragment, order)
-            piece.method = method
+            self.state.rewrite(segment.begin, fragment, order)
+            segment.method = method
 
 
 def _best_start(
     model: Model, starts: Sequence[tuple[str, tuple[int, ...]]], cuts: Sequence[int]
-) -> tuple[Line, list[str]]:
-    """Per piece the best of some orders, the first of equals; all together, and their names."""
+) -> tuple[OrderState, list[str]]:
+    """Per segment the best of some orders, the first of equals; all together, and their names."""
     costs = [step_costs(model, order) for _, order in starts]
     best: list[int] = []
     names: list[str] = []
@@ -259,4 +260,4 @@ def _best_start(
         chosen = peaks.index(min(peaks))
         best += starts[chosen][1][begin:end]
         names.append(starts[chosen][0])
-    return Line(model, best), names
+    return OrderState(model, best), names

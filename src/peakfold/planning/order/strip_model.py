@@ -23,7 +23,7 @@ from peakfold.interval import Interval
 from peakfold.ir import effect_edges
 from peakfold.planning.aliasing.live_ranges import strips
 from peakfold.planning.aliasing.records import Aliasing
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.order.view_families import Families, find_families
 from peakfold.units import round_up
 
@@ -78,24 +78,24 @@ class Model:
         return kept + self.finish + (self.first if self.ops == 0 else 0)
 
 
-def build_model(study: Study, aliasing: Aliasing) -> Model:
-    """The strips of a graph under some sharing (`homes` of the aliasing are not followed).
+def build_model(context: PlanningContext, aliasing: Aliasing) -> Model:
+    """The strips of a graph under some sharing; its `zero_copy_concats` are not followed.
 
     Args:
-        study: the prepared graph; its order does not matter.
+        context: the prepared graph; its order does not matter.
         aliasing: which kinds of sharing are wanted.
 
     Example:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[4]\\ny: int8[8] = tile(x)\\n"
         ...                 "z: int8[8] = relu(y)\\nw: int8[2] = opaque(z)\\noutput w")
-        >>> model = build_model(study_graph(g, PlanOptions(align=1)), Aliasing())
+        >>> model = build_model(planning_context(g, PlanOptions(align=1)), Aliasing())
         >>> model.weight, model.readers, model.saving
         ([8, 8, 2], [(1,), (2,), ()], [0, 8, 0])
     """
-    index, policies, facts = study.index, study.policies, study.facts
+    index, policies, facts = context.index, context.policies, context.facts
     families = find_families(index, policies, facts, aliasing)
     strips = _Strips(index, policies, families)
     preds, succs = _edges(index)

@@ -207,7 +207,7 @@ class _Finder:
         if found.root[host] < 0 or found.root[host] in found.external:
             return False
         one, two = tensors[tensor], tensors[host]
-        if (one.shape != two.shape and not facts.renames) or one.dtype.bits != two.dtype.bits:
+        if (one.shape != two.shape and not facts.keeps_bytes) or one.dtype.bits != two.dtype.bits:
             return False
         if self.index.nbytes[tensor] != self.index.nbytes[host]:
             return False
@@ -249,7 +249,7 @@ def find_families(
         index: the graph.
         policies: where inputs and outputs live; the alignment.
         facts: per op, what registry and target allow.
-        aliasing: which kinds of sharing are wanted; `homes` are not followed.
+        aliasing: which kinds of sharing are wanted; `zero_copy_concats` are not followed.
 
     Example:
         >>> from peakfold.analysis import op_facts

@@ -7,7 +7,7 @@ import random
 from peakfold.planning.order.beam import search_beam
 from peakfold.planning.order.budget import Effort
 from peakfold.planning.order.ideals import search_ideals
-from peakfold.planning.order.order_state import Line
+from peakfold.planning.order.order_state import OrderState
 
 # Widths of windows in ops, and the steps the exact search of one may take.
 _WIDTHS = (12, 24, 48, 96, 192)
@@ -20,7 +20,7 @@ _REACH = 64
 
 
 def improve_windows(
-    line: Line, begin: int, end: int, floor: int, effort: Effort, seed: int
+    state: OrderState, begin: int, end: int, floor: int, effort: Effort, seed: int
 ) -> None:
     """Lower the peak of positions ``[begin, end)`` by rearranging runs of ops around it.
 
@@ -30,7 +30,7 @@ def improve_windows(
     neighbours leave, as long as the peak does not rise, and windows are tried again.
 
     Args:
-        line: the order; changed in place, its peak never rises.
+        state: the order; changed in place, its peak never rises.
         begin: first of the positions, which every order fills with the same ops.
         end: one behind the last.
         floor: bytes; a peak of this much is not worked on.
@@ -39,61 +39,61 @@ def improve_windows(
     """
     rng = random.Random(seed)
     failed = 0
-    best = line.peak(begin, end)
+    best = state.peak(begin, end)
     while best > floor and effort.left and failed < _ROUNDS:
-        if _lower_peak(line, begin, end, floor, effort):
-            now = line.peak(begin, end)
+        if _lower_peak(state, begin, end, floor, effort):
+            now = state.peak(begin, end)
             failed = 0 if now < best else failed
             best = now
         else:
             failed += 1
-            _shake(line, begin, end, effort, rng)
+            _shake(state, begin, end, effort, rng)
 
 
-def _lower_peak(line: Line, begin: int, end: int, floor: int, effort: Effort) -> bool:
+def _lower_peak(state: OrderState, begin: int, end: int, floor: int, effort: Effort) -> bool:
     """Rearrange a window so that the first peak of ``[begin, end)`` is gone."""
-    at = line.peak_at(begin, end)
-    peak = line.cost[at]
+    at = state.peak_at(begin, end)
+    peak = state.cost[at]
     for width in _WIDTHS:
         # The peak is the end of what went wrong before it more often than the start.
         low = max(begin, at - (2 * width) // 3)
         high = min(end, low + width)
-        fragment = line.fragment(low, high)
+        fragment = state.fragment(low, high)
         with effort.at_most(_STEPS):
             order = search_ideals(fragment, floor, peak, effort).order
         if order is None and width > _WIDTHS[1]:
             with effort.at_most(_STEPS):
                 order = search_beam(fragment, floor, peak, _BEAM, effort)
         if order is not None:
-            line.rewrite(low, fragment, order)
+            state.rewrite(low, fragment, order)
             return True
         if (low, high) == (begin, end) or not effort.left:
             return False
     return False
 
 
-def _shake(line: Line, begin: int, end: int, effort: Effort, rng: random.Random) -> None:
+def _shake(state: OrderState, begin: int, end: int, effort: Effort, rng: random.Random) -> None:
     """Move ops near the peak to random places, none of which may raise the peak."""
-    peak = line.peak(begin, end)
-    centre = line.peak_at(begin, end)
+    peak = state.peak(begin, end)
+    centre = state.peak_at(begin, end)
     for _ in range(_MOVES):
         low, high = max(begin, centre - 2 * _REACH), min(end, centre + _REACH)
         at = rng.randrange(low, high)
-        first, last = _room(line, at, max(begin, at - _REACH), min(end, at + _REACH))
+        first, last = _room(state, at, max(begin, at - _REACH), min(end, at + _REACH))
         to = rng.randrange(first, last)
         if to == at or not effort.spend(abs(to - at) + 1):
             continue
         low, high = min(at, to), max(at, to) + 1
-        fragment = line.fragment(low, high)
+        fragment = state.fragment(low, high)
         order = list(range(high - low))
         order.insert(to - low, order.pop(at - low))
         if fragment.peak(order) <= peak:
-            line.rewrite(low, fragment, order)
+            state.rewrite(low, fragment, order)
 
 
-def _room(line: Line, at: int, low: int, high: int) -> tuple[int, int]:
+def _room(state: OrderState, at: int, low: int, high: int) -> tuple[int, int]:
     """Positions ``[first, last)`` within ``[low, high)`` that the op at `at` may take."""
-    op = line.order[at]
-    before = [line.where[p] + 1 for p in line.model.preds[op]]
-    behind = [line.where[s] for s in line.model.succs[op]]
+    op = state.order[at]
+    before = [state.where[p] + 1 for p in state.model.preds[op]]
+    behind = [state.where[s] for s in state.model.succs[op]]
     return max([low, *before]), min([high, *behind])

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from peakfold.analysis import Facts
 from peakfold.planning.aliasing.overlaps import with_all_overlaps
-from peakfold.planning.context import Study
+from peakfold.planning.context import PlanningContext
 from peakfold.planning.order.budget import Effort
-from peakfold.planning.order.copies import sharing_of
 from peakfold.planning.order.search import OrderSearch
 from peakfold.planning.order.strip_model import Model, build_model
 
@@ -33,13 +32,13 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
         >>> from peakfold.ir import parse_graph
         >>> from peakfold.planning import PlanOptions
         >>> from peakfold.planning.order.strip_model import build_model
-        >>> from peakfold.planning.planner import study_graph
+        >>> from peakfold.planning.planner import planning_context
         >>> from peakfold.planning.aliasing.records import Aliasing
         >>> g = parse_graph("peakfold-graph 1\\ninput x: int8[1,4]\\na: int8[1,4] = opaque(x)\\n"
         ...     "b: int8[1,4] = opaque(x)\\nc: int8[2,4] = concat(a, b, axis=0)\\noutput c")
-        >>> study = study_graph(g, PlanOptions(align=1))
-        >>> model = build_model(study, Aliasing())
-        >>> model.fresh, without_copies(model, study.facts).fresh
+        >>> context = planning_context(g, PlanOptions(align=1))
+        >>> model = build_model(context, Aliasing())
+        >>> model.fresh, without_copies(model, context.facts).fresh
         ([4, 4, 8], [4, 4, 0])
     """
     fresh = list(model.fresh)
@@ -73,16 +72,16 @@ def without_copies(model: Model, facts: Sequence[Facts]) -> Model:
     )
 
 
-def bound_without_copies(study: Study, *, time_limit: float, seed: int) -> int:
+def bound_without_copies(context: PlanningContext, *, time_limit: float, seed: int) -> int:
     """Bytes that no order goes below, whichever concatenations are built in place.
 
     Args:
-        study: the prepared graph; its options say which sharing there is.
+        context: the prepared graph; its options say which sharing there is.
         time_limit: seconds, which buy a fixed number of search steps.
         seed: of random moves.
     """
-    sharing = with_all_overlaps(study, sharing_of(study))
-    model = build_model(study, sharing)
-    search = OrderSearch(without_copies(model, study.facts), Effort(time_limit), seed, None)
+    sharing = with_all_overlaps(context, context.full_aliasing)
+    model = build_model(context, sharing)
+    search = OrderSearch(without_copies(model, context.facts), Effort(time_limit), seed, None)
     search.run()
     return search.bound if model.sound else 0

@@ -25,6 +25,6 @@ def curves_of(result: PlanResult) -> Curves:
 def _grown(naive: Layout) -> np.ndarray:
     """Bytes allocated up to each step when no buffer is ever given to a second tensor."""
     grown = np.zeros(naive.timeline.schedule.steps, dtype=np.int64)
-    for block in naive.timeline.blocks:
-        grown[min(piece.start for piece in block.pieces)] += block.size
+    for buffer in naive.timeline.buffers:
+        grown[min(piece.start for piece in buffer.pieces)] += buffer.size
     return np.cumsum(grown)

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from peakfold.planning import PlanResult
 from peakfold.planning.modes import Layout
-from peakfold.planning.timeline import Block
+from peakfold.planning.timeline import Buffer
 from peakfold.printable import shorten
-from peakfold.reports.pictures.buffer_names import block_name, others
+from peakfold.reports.pictures.buffer_names import buffer_name, others
 from peakfold.units import format_bytes
 
 # Colour-blind-safe hues first (Okabe and Ito), then darker and lighter relatives.
@@ -101,7 +101,7 @@ def memory_map(result: PlanResult, name: str = "") -> MemoryMap:
     naive, layout = result.layouts["naive"], result.layout
     colors = _colors(layout)
     top = max(naive.total, layout.total, 1)
-    title = shorten(name or result.study.graph.name or "graph")
+    title = shorten(name or result.context.graph.name or "graph")
     peak = layout.timeline.peak_step
     steps = layout.timeline.schedule.steps
     after_boxes = _boxes(result, layout, colors)
@@ -136,22 +136,22 @@ def _colors(layout: Layout) -> dict[int, int]:
     """Colour per tensor: that of the buffer (or shared object) it gets in the plan."""
     colors: dict[int, int] = {}
     members = layout.timeline.storages.members
-    for at, block in enumerate(layout.timeline.blocks):
+    for at, buffer in enumerate(layout.timeline.buffers):
         number = at if layout.objects is None else layout.objects[at]
-        tensors = members[block.storage] if block.storage >= 0 else [block.copy]
+        tensors = members[buffer.storage] if buffer.storage >= 0 else [buffer.copy]
         colors.update((tensor, number) for tensor in tensors if tensor >= 0)
     return colors
 
 
 def _boxes(result: PlanResult, layout: Layout, colors: dict[int, int]) -> tuple[Box, ...]:
     boxes: list[Box] = []
-    for at, block in enumerate(layout.timeline.blocks):
-        color = _color_of(layout, block, colors, at)
+    for at, buffer in enumerate(layout.timeline.buffers):
+        color = _color_of(layout, buffer, colors, at)
         base = layout.offsets[at]
-        name = shorten(block_name(result, layout, block))
-        more = others(layout, block)
+        name = shorten(buffer_name(result, layout, buffer))
+        more = others(layout, buffer)
         label = f"{name}{f' and {more} more' if more else ''}"
-        label += f": {format_bytes(block.size)} at {base}"
+        label += f": {format_bytes(buffer.size)} at {base}"
         boxes += [
             Box(
                 start=p.start,
@@ -159,19 +159,19 @@ def _boxes(result: PlanResult, layout: Layout, colors: dict[int, int]) -> tuple[
                 lower=base + p.lower,
                 upper=base + p.upper,
                 color=color,
-                scratch=block.workspace >= 0,
+                scratch=buffer.workspace >= 0,
                 name=f"{name} +{more}" if more else name,
                 label=f"{label}, steps {p.start + 1} to {p.stop}",
             )
-            for p in block.pieces
+            for p in buffer.pieces
         ]
     return tuple(boxes)
 
 
-def _color_of(layout: Layout, block: Block, colors: dict[int, int], at: int) -> int:
-    if block.storage < 0:
-        return colors.get(block.copy, at)
-    return colors.get(layout.timeline.storages.members[block.storage][0], at)
+def _color_of(layout: Layout, buffer: Buffer, colors: dict[int, int], at: int) -> int:
+    if buffer.storage < 0:
+        return colors.get(buffer.copy, at)
+    return colors.get(layout.timeline.storages.members[buffer.storage][0], at)
 
 
 def raster(panel: Panel, columns: int, rows: int) -> npt.NDArray[np.int16]:

@@ -54,21 +54,21 @@ def plan_document(result: PlanResult, advice: Sequence[str] = ()) -> PlanDocumen
         result: the planner's.
         advice: what else to tell.
     """
-    loss, optimizer = told(result.study.options.train)
+    loss, optimizer = told(result.context.options.train)
     return PlanDocument(
         schema=schema_name("plan-report"),
         loss=loss,
         optimizer=optimizer,
-        answer=answer(result.need, Budgets.of(result.study.options), result.study.target),
+        answer=answer(result.need, Budgets.of(result.context.options), result.context.target),
         summary=result.summary,
         plan=result.plan,
         trace=None if result.trace is None else _trace(result),
-        notes=[*result.study.graph.notes, *advice],
+        notes=[*result.context.graph.notes, *advice],
     )
 
 
 def _trace(result: PlanResult) -> list[TraceStep]:
-    index = result.study.index
+    index = result.context.index
     return [
         TraceStep(
             step=row.step,

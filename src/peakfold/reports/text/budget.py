@@ -75,7 +75,7 @@ def terms(total: Total) -> str:
 
 def budget_miss(result: PlanResult) -> str | None:
     """Why a plan misses its budgets, with what is proven about it; `None` when it does not."""
-    need, budgets, plan = result.need, Budgets.of(result.study.options), result.plan
+    need, budgets, plan = result.need, Budgets.of(result.context.options), result.plan
     said = miss("the plan", need, budgets)
     over = budgets.over(need)
     if said is None or over <= 0:  # or it is the flash, of which nothing is to be proven

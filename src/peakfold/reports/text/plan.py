@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from peakfold.planning import PlanResult
-from peakfold.planning.timeline import Block
+from peakfold.planning.timeline import Buffer
 from peakfold.printable import shorten
-from peakfold.reports.pictures.buffer_names import block_name, others
+from peakfold.reports.pictures.buffer_names import buffer_name, others
 from peakfold.reports.text.step_lines import told, told_lines
 from peakfold.reports.text.tables import CUT, counted, heading, listed, plain_table, waiting
 from peakfold.units import format_bytes
@@ -26,7 +26,7 @@ _PEAK_ROWS = 8
 
 def title(result: PlanResult, name: str) -> Text:
     """Model, target and policies in a line or two."""
-    plan, graph = result.plan, result.study.graph
+    plan, graph = result.plan, result.context.graph
     policy = plan.policies
     line = Text(shorten(name or graph.name or "graph", 40), "bold")
     line.append(f"  {plan.graph.format or 'pf'}, {counted(len(graph.ops), 'op')}", "")
@@ -35,7 +35,7 @@ def title(result: PlanResult, name: str) -> Text:
         f"outputs {policy.outputs}",
         "not bold",
     )
-    for said in told_lines(*told(result.study.options.train)):
+    for said in told_lines(*told(result.context.options.train)):
         line.append(f"\n{said}", "not bold")
     return line
 
@@ -125,7 +125,7 @@ def beside(result: PlanResult) -> Text:
     """What lies inside the planned memory, and what beside it."""
     summary, policies = result.summary, result.plan.policies
     inside, outside = ["activations"], [f"parameters {format_bytes(summary.static_bytes)}"]
-    if result.study.target.flash:
+    if result.context.target.flash:
         outside[0] += " (in flash)"
     inputs = outside if policies.inputs == "external" else inside
     inputs.append(f"inputs {format_bytes(summary.input_bytes)}")
@@ -162,7 +162,7 @@ def overlaps(result: PlanResult) -> list[RenderableType]:
 
 def lanes_part(result: PlanResult) -> list[RenderableType]:
     """How many ops may run at once, and what the plan makes wait beyond the graph."""
-    plan, ops = result.plan, result.study.graph.ops
+    plan, ops = result.plan, result.context.graph.ops
     if plan.lanes == 1:
         return []
     safe = "any run the graph allows" if plan.lanes == "free" else f"{plan.lanes} ops at once"
@@ -179,19 +179,19 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     rows: list[list[str]] = []
     alive = layout.timeline.alive_at(step)
     held = {
-        id(block): sum(p.upper - p.lower for p in block.pieces if p.start <= step < p.stop)
-        for block in alive
+        id(buffer): sum(p.upper - p.lower for p in buffer.pieces if p.start <= step < p.stop)
+        for buffer in alive
     }
-    alive.sort(key=lambda block: -held[id(block)])
+    alive.sort(key=lambda buffer: -held[id(buffer)])
     peak = max(layout.timeline.peak, 1)
-    for block in alive[:_PEAK_ROWS]:
-        more = others(layout, block)
+    for buffer in alive[:_PEAK_ROWS]:
+        more = others(layout, buffer)
         tail = f" (+{more} in the same bytes)" if more else ""
-        name = shorten(block_name(result, layout, block), max(room - len(tail), 12)) + tail
-        why = shorten(_why(result, block, step), max(width - 22 - room, 12))
-        rows.append([format_bytes(held[id(block)]), f"{held[id(block)] / peak:.0%}", name, why])
+        name = shorten(buffer_name(result, layout, buffer), max(room - len(tail), 12)) + tail
+        why = shorten(_why(result, buffer, step), max(width - 22 - room, 12))
+        rows.append([format_bytes(held[id(buffer)]), f"{held[id(buffer)] / peak:.0%}", name, why])
     if len(alive) > _PEAK_ROWS:
-        rest = sum(held[id(block)] for block in alive[_PEAK_ROWS:])
+        rest = sum(held[id(buffer)] for buffer in alive[_PEAK_ROWS:])
         left_out = f"{len(alive) - _PEAK_ROWS} more"
         rows.append([format_bytes(rest), f"{rest / peak:.0%}", left_out, ""])
     head = f"Alive at the peak: {format_bytes(layout.timeline.peak)} at step {step + 1}, "
@@ -200,15 +200,15 @@ def peak_part(result: PlanResult, *, width: int) -> list[RenderableType]:
     return ["", heading(head), plain_table(columns, rows)]
 
 
-def _why(result: PlanResult, block: Block, step: int) -> str:
+def _why(result: PlanResult, buffer: Buffer, step: int) -> str:
     """What a buffer is needed for at a step: made or read there, or kept for a later one."""
-    if block.workspace >= 0:
+    if buffer.workspace >= 0:
         return "scratch"
-    if block.copy >= 0:
+    if buffer.copy >= 0:
         return "copy of an output"
-    index, timeline = result.study.index, result.layout.timeline
+    index, timeline = result.context.index, result.layout.timeline
     schedule = timeline.schedule
-    members = timeline.storages.members[block.storage]
+    members = timeline.storages.members[buffer.storage]
     if any(schedule.born[t] == step and index.producer[t] >= 0 for t in members):
         return "made here"
     reads = sorted({schedule.step[op] for t in members for op in index.users_of(t)})
@@ -216,5 +216,5 @@ def _why(result: PlanResult, block: Block, step: int) -> str:
         return "read here"
     later = next((at for at in reads if at > step), None)
     if later is not None:
-        return f"kept for {result.study.step_name(later)} (step {later + 1})"
+        return f"kept for {result.context.step_name(later)} (step {later + 1})"
     return "kept to the end"

@@ -45,7 +45,7 @@ def trace_part(result: PlanResult) -> list[RenderableType]:
 
 def traced(result: PlanResult) -> list[int]:
     """Tensors whose counters mean something: those that live in a planned buffer."""
-    index, policies = result.study.index, result.study.policies
+    index, policies = result.context.index, result.context.policies
     external = policies.inputs == "external"
     return [
         t
@@ -57,7 +57,7 @@ def traced(result: PlanResult) -> list[int]:
 
 
 def _trace_rows(result: PlanResult, run: CounterPlan) -> Iterator[list[str]]:
-    index = result.study.index
+    index = result.context.index
     shown = traced(result)
     full = len(shown) <= _FULL_COUNTERS
     known = set(shown)
@@ -82,7 +82,7 @@ def _trace_rows(result: PlanResult, run: CounterPlan) -> Iterator[list[str]]:
 
 def _given(result: PlanResult, item: tuple[int, int, str]) -> str:
     tensor, obj, how = item
-    name = shorten(result.study.index.name(tensor), 24)
+    name = shorten(result.context.index.name(tensor), 24)
     if how == "external" or obj < 0:
         return f"{name}: the caller's"
     return f"{name}: #{obj} {_HOW.get(how, how)}"
@@ -134,7 +134,7 @@ def placement_part(result: PlanResult) -> list[RenderableType]:
 
 
 def _rows(result: PlanResult) -> list[_Row]:
-    ops = result.study.graph.ops
+    ops = result.context.graph.ops
     groups: dict[int, list[PlannedBuffer]] = {}
     for at, buffer in enumerate(result.plan.buffers):
         groups.setdefault(at if buffer.object is None else buffer.object, []).append(buffer)

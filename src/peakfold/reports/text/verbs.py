@@ -42,7 +42,7 @@ def plan_text(
     """Before and after, the picture, the peak, and what a reader must know."""
     plan = result.plan
     unknown: dict[str, int] = {}
-    for op, fact in zip(result.study.graph.ops, result.study.facts, strict=True):
+    for op, fact in zip(result.context.graph.ops, result.context.facts, strict=True):
         if fact.workspace is None:
             unknown[op.kind] = unknown.get(op.kind, 0) + 1
     lines = notices(
@@ -50,12 +50,12 @@ def plan_text(
         opaque=plan.opaque,
         copies=plan.copies,
         workspace_unknown=dict(sorted(unknown.items())),
-        notes=[*result.study.graph.notes, *advice],
+        notes=[*result.context.graph.notes, *advice],
     )
     body: list[RenderableType] = [
         parts.title(result, name),
         parts.headline(result),
-        Text(clean(answer(result.need, Budgets.of(result.study.options), result.study.target))),
+        Text(clean(answer(result.need, Budgets.of(result.context.options), result.context.target))),
         "",
         parts.savings(result),
         "",

@@ -295,7 +295,7 @@ def _in_place(known: _Known, slot: int, position: int, source: Interval, target:
     if position or slot not in known.facts.inplace or source != target:
         return False
     a, b = known.graph[known.op.inputs[slot]], known.graph[known.op.outputs[0]]
-    return a.dtype.bits == b.dtype.bits and (known.facts.renames or a.shape == b.shape)
+    return a.dtype.bits == b.dtype.bits and (known.facts.keeps_bytes or a.shape == b.shape)
 
 
 def _apart(known: _Known, slot: int, position: int, source: Interval, target: Interval) -> bool:
